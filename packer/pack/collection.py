@@ -1,10 +1,10 @@
 """Collection: a pack in memory that selects, joins or changes the samples of open packs. Images are not copied.
 
-The new pack reads images from the parts of these packs. Its index is computed in memory from their indexes, about 70
-bytes per sample. An array of the index, such as the sorted keys, is computed at first use.
+The collection reads images from the parts of these packs. Its index is computed in memory from their indexes, and takes
+about 70 bytes per sample. An array of the index, such as the sorted keys, is computed at first use.
 
-A `PackRecipe` opens a pack or makes a collection in any process. Datasets pickle as their recipe, and a conversion
-takes a recipe as its source.
+A `PackRecipe` describes how to open a pack or make a collection in any process. A dataset is pickled as its recipe, and
+a conversion takes a recipe as its source.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ _CHUNK = 256  # records that are read at once
 
 
 class LazyArrays(UserDict[str, Any]):
-    """Arrays, or functions that make them at first use."""
+    """A mapping from names to arrays. A value may also be a function, which makes the array at first use."""
 
     def __getitem__(self, name: str) -> Array:
         if callable(self.data[name]):
@@ -59,20 +59,20 @@ class LazyArrays(UserDict[str, Any]):
 
 
 class PackRecipe(ABC):
-    """How to open a pack, or to make a collection in memory. Picklable."""
+    """A picklable description of how to open a pack, or to make a collection in memory."""
 
     @abstractmethod
     def open(self, verify: VerifyMode, *, isolate_damaged: bool = False) -> Pack:
-        """Return the pack; the arguments are those of `Pack`."""
+        """Return the pack. The arguments are those of the constructor of `Pack`."""
 
     def pinned(self, pack: Pack) -> "PackRecipe":
-        """Return a recipe for `pack`, a result of `open`. The recipe raises CorruptPack if another pack replaced it."""
+        """Return a recipe for `pack`, a result of `open`. The recipe raises CorruptPack if the pack is replaced."""
         return self
 
 
 @dataclass(frozen=True)
 class FolderRecipe(PackRecipe):
-    """A recipe that opens the pack in the folder `path`. remote: the argument of `Pack`.
+    """A recipe that opens the pack in the folder `path`. `remote` is an argument of `Pack`.
 
     With `pack_id`, the recipe opens only the pack with this id. If that pack has grown, it opens the first `samples`.
     """
@@ -100,7 +100,7 @@ class FolderRecipe(PackRecipe):
 
 @dataclass(frozen=True)
 class ChangedPack(PackRecipe):
-    """A recipe that opens `pack` and applies `step`: a call of `selected`, `with_field`, `renamed` or `only_fields`."""
+    """A recipe that opens `pack` and returns `step(pack)`. `step` calls a function such as `selected` or `renamed`."""
 
     pack: PackRecipe
     step: Callable[[Pack], Pack]
@@ -111,7 +111,7 @@ class ChangedPack(PackRecipe):
 
 @dataclass(frozen=True)
 class JoinedPacks(PackRecipe):
-    """A recipe that opens several packs and joins them. prefixes: the argument of `joined`."""
+    """A recipe that opens several packs and joins them. `prefixes` is the argument of `joined`."""
 
     packs: Sequence[PackRecipe]
     prefixes: Sequence[str]
@@ -143,11 +143,11 @@ def selected(pack: Pack, indices: Indices) -> Pack:
 
 
 def with_field(pack: Pack, field: Field, values: Sequence[Any] | Array) -> Pack:
-    """Return a collection with a field added. It replaces a field with the same name.
+    """Return a collection with an additional field. It replaces a field with the same name.
 
     Args:
         pack: the pack.
-        field: number, text, json, points or boxes.
+        field: the new field, of kind number, text, json, points or boxes.
         values: the decoded value of each sample, in order.
 
     Raises:
@@ -182,8 +182,8 @@ def renamed(pack: Pack, names: Mapping[str, str]) -> Pack:
         names: old name -> new name.
 
     Raises:
-        UnknownKey: the pack does not have a field.
-        InvalidRequest: two fields would have one name, or `key` is renamed.
+        UnknownKey: the pack has no field with an old name.
+        InvalidRequest: two fields would have one name, or the field `key` would be renamed.
     """
     for old in names:
         pack.schema[old]  # raises UnknownKey
@@ -213,8 +213,8 @@ def renamed(pack: Pack, names: Mapping[str, str]) -> Pack:
 def joined(packs: Sequence[Pack], prefixes: Sequence[str]) -> Pack:
     """Return a collection of all samples of packs, one pack after another.
 
-    Class lists are merged by name: the classes of the first pack keep their numbers, and further names follow. Hidden
-    fields that are not in every pack are skipped.
+    Class lists are merged by name. The classes of the first pack keep their numbers, and classes that only later packs
+    have follow. Hidden fields that are not in every pack are skipped.
 
     Args:
         packs: the packs. Their fields have equal kinds, dtypes, shapes and codecs.
@@ -273,7 +273,7 @@ def _derived(
     *,
     what: Sequence[object],
 ) -> Pack:
-    """Return the new pack. Its id is a digest of the ids of `packs` and of `what`, a JSON description of the step."""
+    """Return a collection. Its id is a digest of the ids of `packs` and of `what`, a JSON description of the change."""
     ids = [pack.manifest.pack_id for pack in packs]
     manifest = replace(
         changed,
@@ -294,7 +294,6 @@ def _derived(
 
 
 def _arrays_of(pack: Pack, without: Collection[str] = ()) -> Makers:
-    """Return the arrays of an index, except those of the fields `without`."""
     arrays = pack.index.arrays
     return {name: partial(arrays.__getitem__, name) for name in arrays if name.partition("-")[2] not in without}
 
@@ -304,7 +303,6 @@ def _rows(pack: Pack) -> npt.NDArray[np.uint64]:
 
 
 def _taken(arrays: Mapping[str, Array], name: str, indices: Indices) -> Array:
-    """Return an array of an index for the samples at `indices`."""
     if bounds_of(name) is not None:
         return _ragged(arrays[name], ends_in(arrays, name), indices)
     if is_ends(name):
@@ -313,7 +311,7 @@ def _taken(arrays: Mapping[str, Array], name: str, indices: Indices) -> Array:
 
 
 def _ragged(data: Array, ends: Array, indices: Indices) -> Array:
-    """Return the values at `indices`, one after another. data: all values. ends: the end of each value in `data`."""
+    """Return the entries of the samples at `indices`. `ends` has the end of the entries of each sample in `data`."""
     counts = lengths(ends)
     starts = ends.astype(np.int64) - counts
     chosen = counts[indices]
@@ -328,7 +326,6 @@ def _ranks(order: Array) -> Indices:
 
 
 def _column(field: Field, values: Sequence[Any] | Array, count: int) -> Array:
-    """Return the values as an array of an index. Raises InvalidRequest if they do not fit the field."""
     given = np.asarray(values)
     if given.shape != (count, *(field.shape or ())):
         raise InvalidRequest(
@@ -341,7 +338,6 @@ def _column(field: Field, values: Sequence[Any] | Array, count: int) -> Array:
 
 
 def _entries(pack: Pack, schema: Schema, name: str, values: Sequence[bytes]) -> dict[str, Array]:
-    """Return the arrays of an index for a field with these encoded values."""
     files = {f"{kind}-{name}" for kind in ("values", "value_ends", "count", "row_values", "box_size")}
     columns = ColumnEntries(schema, files)
     entries = [columns.of(name, value, pack.index.matrix(at)) for at, value in enumerate(values)]
@@ -354,7 +350,7 @@ def _entries(pack: Pack, schema: Schema, name: str, values: Sequence[bytes]) -> 
 
 
 def _with_crc32(pack: Pack, names: Sequence[str], changed: str, values: Iterable[Any]) -> Array:
-    """Return the crc32 array for the fields `names`. values: the new encoded values of the field `changed`."""
+    """Return the crc32 array for the fields `names`. `values` are the new encoded values of the field `changed`."""
     old = pack.index.arrays["crc32"]
     table = np.empty((len(pack), len(names)), "<u4")
     for at, name in enumerate(names):
@@ -373,7 +369,7 @@ def _sha256(*arrays: Array) -> str:
 
 
 def stored_values(pack: Pack, name: str) -> Iterator[bytes]:
-    """Yield the encoded value of a field of each sample."""
+    """Yield the encoded value of the field `name` of each sample."""
     for start in range(0, len(pack), _CHUNK):
         with pack.records(range(start, min(start + _CHUNK, len(pack))), [name]) as records:
             yield from (bytes(record[name]) for record in records)
@@ -396,7 +392,7 @@ def _common_names(packs: Sequence[Pack]) -> list[str]:
 
 
 def _merged_field(fields: Sequence[Field], packs: Sequence[Pack]) -> Field:
-    """Return the field for all packs, with the class names of all."""
+    """Return one field for all packs, with the class names of all. Raises InvalidRequest if the fields differ."""
     first = fields[0]
     classes = tuple(dict.fromkeys(name for field in fields for name in field.classes or ())) or None
     limits = [field.max_pixels for field in fields if field.max_pixels is not None]
@@ -445,7 +441,7 @@ def _with_stored(pack: Pack, field: Field) -> Pack:
 
 
 def _renumbered(pack: Pack, field: Field) -> Sequence[Any] | Array:
-    """Return the values of a number field with the class numbers of `field`. Other values do not change."""
+    """Return the values of a number field with the class numbers of `field`. Values without a class do not change."""
     old, new = pack.schema[field.name].classes or (), field.classes or ()
     numbers = np.asarray([new.index(name) for name in old])
 

@@ -2,14 +2,14 @@
 
 | file | dtype and shape | content |
 |---|---|---|
-| extras/paths.npy | uint8 [p] | relative POSIX paths, one after another: UTF-8, other bytes unchanged |
+| extras/paths.npy | uint8 [p] | relative POSIX paths, one after another, in UTF-8; invalid UTF-8 is unchanged |
 | extras/path_ends.npy | uint64 [n] | end of each path in paths.npy |
 | extras/data.npy | uint8 [d] | bytes of the files, one file after another |
 | extras/data_ends.npy | uint64 [n] | end of each file in data.npy |
 
 A pack without extra files has no folder `extras`. Only `extract`, `verify` and a conversion of the pack read the
-folder. If the files of a source are larger than `--extras`, all of them are skipped, and the notes and the manifest
-contain their number.
+folder. If the extra files of a source are together larger than `--extras`, all of them are skipped. Their number is
+then in the notes and in the manifest.
 """
 
 import os
@@ -41,11 +41,11 @@ def write_extras(folder: Path, sizes: Mapping[str, int], contents: Iterable[Buff
     """Write `folder`/extras and sync it; raises StorageError.
 
     Args:
-        sizes: relative path -> size of the file in bytes. Empty for no folder.
+        sizes: relative path -> size of the file in bytes. If it is empty, nothing is written.
         contents: bytes of each file, in the order of `sizes`.
 
     Returns:
-        The entries of the manifest.
+        The entry of each written file for the manifest.
     """
     if not sizes:
         return ()
@@ -64,7 +64,7 @@ def write_extras(folder: Path, sizes: Mapping[str, int], contents: Iterable[Buff
 
 
 class ExtraFiles:
-    """The mapped extras of one pack, an iterable of (relative path, content)."""
+    """The extra files of one pack, mapped into memory. Iteration yields (relative path, content) of each file."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         """Open the extras of the pack in `folder` and compare their crc32; raises CorruptPack, StorageError."""
@@ -88,7 +88,6 @@ class ExtraFiles:
         return array
 
     def _slices(self, arrays: dict[str, npt.NDArray[Any]], data: str, ends: str) -> list[memoryview]:
-        """Return the slice of the mapped array `data` for each entry of the array `ends`."""
         if data not in arrays or ends not in arrays or arrays[ends].dtype.str != "<u8" or arrays[data].itemsize != 1:
             raise self._unfit()
         bounds = [0, *arrays[ends].tolist()]
@@ -123,7 +122,7 @@ class ChosenExtras:
 
     Attributes:
         sizes: relative path -> size in bytes of each chosen file, in the order of the source.
-        left: (number, bytes) of skipped files; 0 bytes unless the files exceed the limit of `choose_extras`.
+        left: number of skipped files, and the bytes of files that were skipped because of the limit of `choose_extras`.
         notes: lines for the user.
         identity: modification time of each chosen file in ns, to detect that the source changed.
     """
@@ -146,9 +145,10 @@ class ChosenExtras:
 
 
 def choose_extras(source: Source, *, most_bytes: int) -> ChosenExtras:
-    """Choose all extra files of a source, or none if they are larger than `most_bytes`; skipped files give a note.
+    """Choose all extra files of a source, or none if they are together larger than `most_bytes`.
 
-    Links out of the folder, devices, unreadable files and names that `extract` would refuse are skipped.
+    These files are always skipped: links out of the folder, devices, unreadable files, and names that `extract` would
+    refuse. Skipped files give a note.
 
     Args:
         source: the source.

@@ -1,15 +1,16 @@
 """Related rows: checks and drops rows of several fields that belong together.
 
-A field of a schema may have a relation to another field:
+A field A of a schema may have a relation to a field B:
 
-* `of`: one row for each row of the other field.
-* `starts`: the first row of each run of rows of the other field.
-* `into`: numbers of rows of the other field.
+* `of`: A has one row for each row of B.
+* `starts`: the rows of B form consecutive runs, and A contains the first row of each run.
+* `into`: A contains numbers of rows of B.
 
-Fields that are `of` one field form a group with its name, such as boxes with their classes.
+B and the fields that are `of` B form a group named B, such as boxes with their classes.
 
 If a rule drops a box, it also drops the rows of other fields that belong to the box. These are the rows of its group,
-the runs of rows that start there, and the rows that point to the box. The numbers of the remaining rows are updated.
+the runs of rows that start there, and the rows that point to the box. Then row numbers in the remaining rows are
+updated.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +32,7 @@ def check_rows(schema: Schema, values: Mapping[str, Any]) -> None:
 
     Args:
         schema: the fields.
-        values: field -> array. Contains each field with a relation, and each field that a relation names.
+        values: field -> array. It contains each field with a relation, and each field to which a relation leads.
     """
     for field, relation, name in schema.relations:
         rows, others = values[field.name], len(values[name])
@@ -63,7 +64,7 @@ def _check_starts(field: Field, rows: npt.NDArray[Any], others: int) -> None:
 
 
 class _Lead(NamedTuple):
-    """A field `name` of the group `group`, whose values are row numbers of the group `target`."""
+    """A field `name` in the group `group`. Its values are row numbers of the group `target`."""
 
     name: str
     group: str
@@ -71,7 +72,7 @@ class _Lead(NamedTuple):
 
 
 class RowRelations:
-    """Applies a rule for boxes to the samples of a schema. Thread-safe.
+    """A rule for boxes, applied to the samples of a schema. Thread-safe.
 
     Attributes:
         names: the chosen fields that `ruled` takes and returns.
@@ -137,7 +138,7 @@ class RowRelations:
                 )
 
     def ruled(self, values: Values, size: tuple[int, int]) -> Values:
-        """Return the fields of a sample with boxes cut at the border of the image, without the dropped rows.
+        """Return the fields of a sample after the rule: boxes are cut at the image border, and some rows are dropped.
 
         Args:
             values: field -> array, for all fields in `names`.
@@ -184,13 +185,12 @@ class RowRelations:
         return kept
 
     def _row_count(self, values: Values, lead: _Lead) -> int:
-        """Return the number of rows of the target group, or the least possible number if the group is not chosen."""
         counts = (len(value) for name, value in values.items() if self._group[name] == lead.target)
         return next(counts, int(values[lead.name].max(initial=0)))
 
 
 def _take_away(kept: Kept, group: str, stays: npt.NDArray[np.bool_]) -> bool:
-    """Drop the rows of a group for which `stays` is False; return True if `kept` changes."""
+    """Drop the rows of a group for which `stays` is False. Return True if this changes `kept`."""
     before = kept.get(group)
     after = stays if before is None else before & stays
     if after.all() if before is None else (after == before).all():

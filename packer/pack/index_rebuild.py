@@ -30,7 +30,7 @@ def reindex(folder: Path, *, check: bool = False) -> list[str]:
 
     Args:
         folder: the pack.
-        check: True to list the files only, without a change of the pack.
+        check: True only lists the files that would be replaced. False replaces them.
 
     Returns:
         The replaced files, such as `index/keys.npy` and `packer.json`; an empty list for an undamaged index.
@@ -101,7 +101,7 @@ def _piece(path: Path, part: Part, manifest: Manifest) -> PartIndex:
 
 
 def _stale(folder: Path, manifest: Manifest, fresh: Manifest) -> list[str]:
-    """Return the files of the pack that differ from the new ones. fresh: the new manifest."""
+    """Return the index files that differ from those of the new manifest `fresh`, and packer.json if it differs."""
     found = []
     for file in fresh.index:
         path = folder / INDEX / file.name

@@ -1,8 +1,8 @@
 """Isolated reader: reads a damaged part in a separate process, so that a crash does not end this process.
 
-A read of a mapped file ends the process with SIGBUS if the disk fails, and HDF5 parses damaged bytes in C. Parts whose
-sha256 is correct are read in this process, and all others in the subprocess. The subprocess starts when a value is
-first read, and again after a crash.
+A read of a mapped file ends the process with SIGBUS if the disk fails, and damaged bytes may crash the C code of HDF5.
+Parts whose sha256 is correct are read in this process, and all others in the subprocess. The subprocess starts when a
+value is first read, and again after a crash.
 
 A request is one JSON message on a pipe. The answer is a JSON message, followed by one message for each value. No
 message is unpickled.
@@ -34,7 +34,7 @@ _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
 class PipeEnds(NamedTuple):
-    """The two pipe ends of this process: it reads messages from `incoming` and writes them to `outgoing`."""
+    """The ends of two pipes that one process uses: it reads messages from `incoming` and writes them to `outgoing`."""
 
     incoming: "Connection[Any, Any]"
     outgoing: "Connection[Any, Any]"
@@ -54,7 +54,7 @@ class PipeEnds(NamedTuple):
 
 
 class ReaderProcess:
-    """A subprocess that reads the parts of one pack, one record at a time. Thread-safe. Not for forked children."""
+    """A subprocess that reads the parts of one pack, one record at a time. Thread-safe, but not for forked children."""
 
     def __init__(self, format: str, schema: Schema) -> None:
         self._format = format
@@ -74,7 +74,7 @@ class ReaderProcess:
 
         Raises:
             CorruptPack: the part or the record is damaged.
-            CrashingPart: the subprocess crashed, or crashed too often for this part before.
+            CrashingPart: the subprocess crashed, or has crashed so often for this part that it is not started again.
             StorageError: the machine cannot read the part.
         """
         with self._lock:

@@ -1,9 +1,9 @@
 """Label orientation: the pixels that labels refer to if EXIF rotates an image, either stored or displayed pixels.
 
-Labels of a pack refer to stored pixels. Labels of a source may refer to the image as viewers display it ("upright"). A
-source declares which of the two applies (`Source.frame`). If this is "stated", label files contain the size of the
-image. Height and width in this size then show the orientation if EXIF exchanges them. For masks, depth and boxes in
-sidecars (`Source.companions`), the user sets the option labels_orientation.
+Labels of a pack refer to stored pixels. Labels of a source may refer to the image as viewers display it ("upright").
+The source declares in `Source.frame` which of the two applies. With "stated", its label files contain the size of the
+image, and this is compared with the stored and the displayed size. For masks, depth and boxes in sidecars
+(`Source.companions`), the user sets the option labels_orientation.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class ImageFrame(NamedTuple):
     Attributes:
         stored: size of the stored pixels.
         orientation: EXIF orientation, 1 to 8. With 1, stored and displayed pixels are equal.
-        stated: size of the image that its label file contains, or None.
+        stated: size of the image according to its label file. None: the file contains no size.
     """
 
     stored: tuple[int, int]
@@ -65,8 +65,8 @@ def labels_are_upright(source: Source, field: Field, image: ImageFrame, *, main:
     """Return True if the values of a field refer to displayed pixels, False if they refer to stored pixels.
 
     Args:
-        main: name of the first image of a sample, for which the result is False.
-        orientation: the option labels_orientation, "stored" or "upright"; None without it.
+        main: name of the first image of a sample, which itself always gives False.
+        orientation: the option labels_orientation, "stored" or "upright". None if the user did not set it.
 
     Raises:
         BadInput: EXIF rotates the image, and neither the source nor `orientation` determines the result.
@@ -83,9 +83,9 @@ def labels_are_upright(source: Source, field: Field, image: ImageFrame, *, main:
 
 
 def _as_stated(image: ImageFrame) -> bool:
-    """Return True if only the displayed image has the size `stated`, False if only the stored image has this size.
+    """Return True if only the displayed image has the size `stated`, False if only the stored image has it.
 
-    Raises BadInput if both or none of them have it.
+    Raises BadInput if both images have this size, or none of them.
     """
     fits_stored, fits_upright = image.stated == image.stored, image.stated == image.upright
     if fits_stored != fits_upright:

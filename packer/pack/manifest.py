@@ -73,7 +73,7 @@ class Part:
 
     @classmethod
     def from_json(cls, item: dict[str, Any]) -> "Part":
-        """Parse a JSON object; raises KeyError, TypeError or ValueError."""
+        """Parse a JSON object. If it is invalid, raise KeyError, TypeError or ValueError."""
         return cls(_file_name(item["name"]), _count(item["samples"]), _count(item["bytes"]), _digest(item["sha256"]))
 
 
@@ -95,7 +95,7 @@ class IndexFile:
 
     @classmethod
     def from_json(cls, item: dict[str, Any]) -> "IndexFile":
-        """Parse a JSON object; raises KeyError, TypeError or ValueError."""
+        """Parse a JSON object. If it is invalid, raise KeyError, TypeError or ValueError."""
         return cls(_file_name(item["name"]), _count(item["bytes"]), _count(item["crc32"]), _digest(item["sha256"]))
 
 
@@ -107,7 +107,7 @@ class MemberPack:
         path: relative path with / from the folder of the collection to the pack, or the URL of the pack.
         pack_id: id of the pack.
         samples: number of samples of the pack.
-        names: field of the collection -> field of the pack, for the fields with another name.
+        names: field of the collection -> field of the pack. It contains only fields whose names differ.
     """
 
     path: str
@@ -117,7 +117,7 @@ class MemberPack:
 
     @classmethod
     def from_json(cls, item: dict[str, Any]) -> "MemberPack":
-        """Parse a JSON object; raises KeyError, TypeError or ValueError."""
+        """Parse a JSON object. If it is invalid, raise KeyError, TypeError or ValueError."""
         path, names = _text(item["path"]), _object(item["names"])
         if not path or path.startswith("/") or "\0" in path or len(path) > _MOST_PATH_BYTES:
             raise ValueError(f"path {path!r:.140} of a member is not a relative path")
@@ -150,7 +150,7 @@ class Manifest:
 
     @property
     def listed(self) -> dict[str, Part | IndexFile]:
-        """Relative path -> entry, for all files of the pack but packer.json."""
+        """Relative path -> entry, for all files of the pack except packer.json."""
         return {
             **{part.name: part for part in self.parts},
             **{f"{INDEX}/{file.name}": file for file in self.index},
@@ -177,7 +177,7 @@ class Manifest:
 
     @property
     def earlier_ids(self) -> list[object]:
-        """Ids that this pack had before each `packer append`. An append does not move earlier samples."""
+        """The id of this pack before each `packer append`. The samples of these earlier packs are its first samples."""
         entries = self.options.get(APPENDED)
         return [entry.get("after") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
@@ -223,7 +223,7 @@ class Manifest:
 
 
 def _instead(path: Path) -> str:
-    """Return advice for a path that is not a pack, such as the source to convert. It ends an error message."""
+    """Return the end of an error message for a path that is not a pack: what to do, such as the source to convert."""
     from packer.sources import _recognition  # reading packs does not need it
 
     found = _recognition.recognize_records(path)
@@ -258,7 +258,7 @@ def read_pack(folder: Path) -> Manifest:
 
 
 def with_parts(where: object, manifest: Manifest) -> Manifest:
-    """Return `manifest`; raises InvalidRequest for a collection, which has no parts. where: its folder or URL."""
+    """Return `manifest`. Raises InvalidRequest for a collection, which has no parts. `where` is its folder or URL."""
     if manifest.members:
         raise InvalidRequest(
             f"{where}: a collection, whose samples are in other packs; packer convert makes a pack of it"
@@ -340,7 +340,6 @@ def _build(path: Path | str, data: dict[str, Any]) -> Manifest:
 
 
 def _source(value: Any) -> dict[str, Any]:
-    """Return the member `source` after checking the types of those of its values that packer uses."""
     source = _object(value)
     checks: dict[str, Callable[[Any], object]] = {
         "kind": _text,
@@ -354,7 +353,6 @@ def _source(value: Any) -> dict[str, Any]:
 
 
 def _options(value: Any) -> dict[str, Any]:
-    """Return `value`, the member `options` of a manifest. Raises TypeError if options of a source are malformed."""
     options = _object(value)
     for each in conversions(options):
         source = _object(each.get("source", {}))
@@ -367,7 +365,7 @@ def _options(value: Any) -> dict[str, Any]:
 def conversions(options: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the options of each conversion that led to a pack, beginning with the conversion of the original data.
 
-    The options of a pack that was converted from a pack contain the options of the earlier pack.
+    If a pack was converted from another pack, its options contain the options of that pack.
     """
     found = [options]
     while True:
@@ -424,12 +422,12 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 
 
 def canonical(data: dict[str, Any]) -> bytes:
-    """Return the JSON with sorted keys, without spaces, in ASCII. Raises ValueError for NaN and infinity."""
+    """Return `data` as JSON with sorted keys, without spaces, in ASCII. Raises ValueError for NaN and infinity."""
     return _CANONICAL.encode(data).encode("ascii") + b"\n"
 
 
 def hashed(data: dict[str, Any]) -> bytes:
-    """Return canonical JSON of `data` with the member `sha256`: the sha256 of the JSON with zeros as this member."""
+    """Return canonical JSON of `data` with a member `sha256`: the sha256 of this JSON when the member is all zeros."""
     own = _hash_of(canonical({**data, "sha256": _ZEROS}))
     return canonical({**data, "sha256": own})
 
@@ -439,7 +437,6 @@ def _hash_of(raw: bytes) -> str:
 
 
 def _excess_of_options(manifest: Manifest) -> str | None:
-    """Return a text about the limit that the options or the source exceed, or None."""
     for name, value in (("options", manifest.options), ("source", manifest.source)):
         size = len(canonical(value))
         if size > MOST_OPTIONS_BYTES:
@@ -490,7 +487,6 @@ def excess(raw: bytes) -> str | None:
 
 
 def _excess_of_structure(outside: bytes) -> str | None:
-    """Do the checks of `excess` for brackets and numbers. outside: the JSON without the contents of texts."""
     values = len(outside.translate(None, _NOT_STRUCTURE))
     if values > MOST_VALUES:
         return f"{values:,} values, expected at most {MOST_VALUES:,}"

@@ -1,8 +1,8 @@
 """Mostly holes: refuses a pack of more than 1 GiB if less than a thousandth of its bytes are data and not holes.
 
 A small archive can contain a file of a terabyte that is one hole, and reading this file takes hours. Every function
-that opens a pack therefore calls this check first. Smaller holes are accepted, because `cp --sparse=always` and some
-file systems create holes from runs of zeros.
+that opens a pack therefore calls this check first. A pack with fewer holes is accepted, because `cp --sparse=always`
+and some file systems create holes from runs of zeros.
 """
 
 import errno
@@ -53,7 +53,7 @@ def check_mostly_holes(folder: Path, manifest: Manifest, *, copies: Mapping[str,
 
 
 def data_bytes(descriptor: int, *, most: float) -> int:
-    """Count the bytes of a file outside holes, and stop above `most`. If the system cannot find holes, count all."""
+    """Count the bytes of a file outside holes, up to about `most`. If the system cannot find holes, count all."""
     size, at, found = os.fstat(descriptor).st_size, 0, 0
     while at < size and found < most:
         try:

@@ -1,4 +1,4 @@
-"""Pack columns: the values of a pack that a row filter reads. All come from the index."""
+"""Pack columns: the values of a pack that a row filter reads. All of them come from the index."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property, partial
@@ -21,12 +21,12 @@ _PIECE = 8  # bytes of a text that are compared at once
 
 
 class Columns:
-    """Numbers and classes by name.
+    """Columns of numbers by name. A column has one number per sample, or one per row, such as a box.
 
     Attributes:
-        kinds: name -> kind.
-        groups: name of values of rows -> field to whose rows they belong. A filter contains these names in `any(...)`.
-        row_kinds: name of values of rows -> kind.
+        kinds: name of a column of these -> kind: number, class or text.
+        groups: name of a column of rows -> field to whose rows it belongs. A filter contains these names in `any(...)`.
+        row_kinds: name of a column of rows -> kind.
     """
 
     def __init__(self, schema: Schema, index: Index) -> None:
@@ -43,39 +43,39 @@ class Columns:
         self._columns[name] = column
 
     def _add_sides(self, prefix: str, sizes: _Column) -> None:
-        """Add width, height and area. sizes: returns height and width, [n, 2]."""
+        """Add columns for width, height and area. `sizes` returns height and width, [n, 2]."""
         sides: dict[str, _Column] = {"width": lambda: sizes()[:, 1], "height": lambda: sizes()[:, 0]}
         for each, column in (sides | {"area": cache(partial(_area, sizes))}).items():
             if prefix or each not in self.kinds:
                 self._add(f"{prefix}{each}", column)
 
     def classes(self, name: str) -> Sequence[str]:
-        """Return the class names of a name of kind class."""
+        """Return the class names of a column of kind class."""
         return self._schema[name].classes or ()
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
-        """Return the numbers [n] of a name of kind number or class. A bool becomes 0 or 1."""
+        """Return the numbers [n] of a column of kind number or class. A bool becomes 0 or 1."""
         numbers = self._columns[name]()
         return numbers.view(np.uint8) if numbers.dtype == np.bool_ else numbers
 
     def of(self, name: str) -> "Columns":
-        """Return the columns with a name of `kinds` or `row_kinds`: these, or those of the rows of a field.
+        """Return the columns that contain the name: these, or those of the rows of a field.
 
         Args:
-            name: the name of a column, or the field.
+            name: the name of a column in `kinds` or `row_kinds`, or of the field with the rows.
         """
         return self._of_rows.get(self.groups.get(name, name), self)
 
     def of_sample(self, row: int) -> slice:
-        """Return the place of the numbers of a sample in a column."""
+        """Return where a column contains the numbers of the sample `row`."""
         return slice(row, row + 1)
 
     def spread(self, mask: Mask) -> Mask:
-        """Return the value of `mask`, which contains one for each sample, for each number of a column."""
+        """Return a bool for each number of a column: the value of `mask`, bool (samples,), for its sample."""
         return mask
 
     def any(self, mask: Mask) -> Mask:
-        """Return for each sample of the columns if `mask` is true for one of its numbers."""
+        """Return bool (samples,): True for a sample if `mask` is true for one of its numbers."""
         return mask
 
 
@@ -91,12 +91,12 @@ class PackColumns(Columns):
     Attributes:
         kinds: name -> kind, for each name that a filter may contain. These are the key, texts, number fields of shape
             (), `len(FIELD)`, `FIELD.width`, `FIELD.height`, `FIELD.area`, and `incomplete`, which is 0 or 1. `width`,
-            `height` and `area` are those of the first image. Fields with these names come first. Packs of version 1
-            have no texts, counts and sizes.
+            `height` and `area` are those of the first image. A field with one of these names replaces them. Packs of
+            version 1 have no texts, counts and sizes.
     """
 
     def __init__(self, schema: Schema, index: Index, incomplete: Iterable[str] = ()) -> None:
-        """Use the index of an open pack. incomplete: the keys of its incomplete samples."""
+        """Use the index of an open pack. `incomplete` contains the keys of its incomplete samples."""
         super().__init__(schema, index)
         self.kinds[KEY] = "text"
         for field in schema:
@@ -122,7 +122,7 @@ class PackColumns(Columns):
             self.groups |= dict.fromkeys(rows.kinds, lead)
 
     def values(self, name: str, rows: Rows) -> list[int | float | str]:
-        """Return the value of each row: a number, a text or the name of a class. A number without a class stays."""
+        """Return the value of each row: a text, a class name, or a number. A number without a class stays a number."""
         if self.kinds[name] == "text":
             return list(self._index.texts_at(rows.tolist(), name))
         numbers: list[int | float] = self.numbers(name)[rows].tolist()
@@ -130,7 +130,7 @@ class PackColumns(Columns):
         return [classes.get(int(number), number) for number in numbers] if classes else list(numbers)
 
     def ordered(self, rows: Rows, name: str, *, descending: bool = False) -> Rows:
-        """Return the rows by a number, the number of a class, or the bytes of a text. NaN is last; ties keep order."""
+        """Return the rows sorted by numbers, class numbers, or bytes of texts. NaN is last, and ties keep order."""
         if self.kinds[name] == "text":
             texts = [self._index.value(row, name) for row in rows.tolist()]
             return rows[sorted(range(len(rows)), key=texts.__getitem__, reverse=descending)]
@@ -140,7 +140,7 @@ class PackColumns(Columns):
         return np.concatenate([ordered[~is_nan], ordered[is_nan]])
 
     def equals(self, name: str, texts: Sequence[str]) -> Mask:
-        """Return the rows [n] whose text is one of `texts`; raises CorruptPack."""
+        """Return bool (n,): True for the rows whose text is one of `texts`. Raises CorruptPack."""
         if name == KEY:  # keys are sorted in the index
             rows = [row for row in map(self._index.find, texts) if row is not None]
             return np.isin(np.arange(len(self._index)), rows)
@@ -158,7 +158,7 @@ class PackColumns(Columns):
         return found
 
     def contains(self, name: str, text: str) -> Mask:
-        """Return the rows [n] whose text contains `text`; raises CorruptPack."""
+        """Return bool (n,): True for the rows whose text contains `text`. Raises CorruptPack."""
         wanted = _encoded(text)
         found = np.full(len(self._index), text == "")
         for first, data, ends in self._blocks(name) if wanted else ():
@@ -173,7 +173,7 @@ class PackColumns(Columns):
         return found
 
     def _blocks(self, name: str) -> Iterator[tuple[int, npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
-        """Yield the first row of each block, the bytes of its texts, and the end of each text in these bytes."""
+        """Yield the first row of each block of texts, the bytes of these texts, and their ends in these bytes."""
         data, ends = self._index.texts(name)
         start = 0
         for first in range(0, len(ends), _BLOCK):
@@ -183,12 +183,11 @@ class PackColumns(Columns):
 
 
 def _row_file(field: Field) -> str:
-    """Return the file of the index with the rows of a field, if the index has it."""
     return f"{'box_size' if field.kind == 'boxes' else 'row_values'}-{field.name}"
 
 
 class RowColumns(Columns):
-    """The values of the rows of a field in all samples, one after another, by name.
+    """Columns with the rows of a field in all samples, one sample after another, by name.
 
     Attributes:
         kinds: name -> kind. The names are number fields, and `FIELD.width`, `FIELD.height` and `FIELD.area` of boxes,
@@ -196,7 +195,7 @@ class RowColumns(Columns):
     """
 
     def __init__(self, schema: Schema, index: Index, fields: Sequence[Field]) -> None:
-        """Use the rows of these fields, which are those of one field."""
+        """Use these fields, which are all `of` one field, or that field itself."""
         super().__init__(schema, index)
         self._first = fields[0].name
         for field in fields:
@@ -208,25 +207,25 @@ class RowColumns(Columns):
 
     @cached_property
     def _samples(self) -> npt.NDArray[np.uint32]:
-        """The sample of each row."""
+        """Sample index of each row."""
         return np.repeat(np.arange(len(self._index), dtype=np.uint32), self._index.counts(self._first))
 
     def of_sample(self, row: int) -> slice:
-        """Return the place of the numbers of a sample in a column."""
+        """Return where a column contains the rows of the sample `row`."""
         return slice(*np.searchsorted(self._samples, [row, row + 1]).tolist())
 
     def spread(self, mask: Mask) -> Mask:
-        """Return the value of its sample for each row."""
+        """Return a bool for each row: the value of `mask`, bool (samples,), for its sample."""
         return mask[self._samples]
 
     def any(self, mask: Mask) -> Mask:
-        """Return for each sample if `mask` is true for one of its rows."""
+        """Return bool (samples,): True for a sample if `mask` is true for one of its rows."""
         found = np.zeros(len(self._index), np.bool_)
         found[self._samples[mask]] = True
         return found
 
     def _rows(self, field: Field) -> npt.NDArray[Any]:
-        """Return the rows of a field; raises CorruptPack if their number differs from that of another field."""
+        """Return the rows of a field. Raises CorruptPack if their number differs from that of the first field."""
         if not np.array_equal(self._index.counts(field.name), self._index.counts(self._first)):
             raise CorruptPack(
                 f"{self._index.where}: {field.name} and {self._first} have different numbers of rows, expected one "
@@ -236,7 +235,6 @@ class RowColumns(Columns):
 
 
 def _encoded(text: str) -> bytes:
-    """Return the bytes of a text, or b"" if no pack can contain the text."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a surrogate that no bytes decode to

@@ -1,4 +1,4 @@
-"""Parts: classes that open the parts of a pack: local parts, remote parts, and parts that are hashed first.
+"""Part access: classes that open the parts of a pack: local parts, remote parts, and parts that are hashed first.
 
 * LocalParts: files on this machine.
 * SuppliedParts: files that a `PartSupply` downloads when they are read.
@@ -24,7 +24,7 @@ from packer.schema import Buffer
 
 
 class PartSupply(Protocol):
-    """Downloads the parts of a pack on demand into a cache of limited size."""
+    """A cache of limited size, which downloads the parts of a pack when they are needed."""
 
     @property
     def url(self) -> str:
@@ -55,7 +55,7 @@ class PartSupply(Protocol):
 
         Args:
             parts: Numbers of parts.
-            more: True to append the parts to those of the last call. False to replace the parts of the last call.
+            more: True adds the parts after those of the last call. False replaces those of the last call.
         """
 
     def discard(self, number: int) -> None:
@@ -65,7 +65,7 @@ class PartSupply(Protocol):
         """Mark parts that will not be needed soon. The cache removes their files first."""
 
     def close(self) -> None:
-        """End downloads. May be called twice, and in a forked child."""
+        """End downloads. It may be called twice, and in a forked child."""
 
 
 class Parts(ABC):
@@ -94,20 +94,20 @@ class Parts(ABC):
     def may_download(self, number: int) -> bool:
         """Return True if `pinned` may download the part.
 
-        If so, the caller must not pin other parts meanwhile, because the cache may need their space.
+        Then no other part may be pinned at the same time, because the cache may need its space.
         """
         return False
 
     def fetch_again(self, number: int) -> bool:
-        """Discard a damaged part, and return True: the next read downloads it. Return False for a local part."""
+        """Return False for a local part. Discard a damaged remote part for a new download, and return True."""
         return False
 
     def close(self) -> None:  # noqa: B027  local parts need nothing
-        """End downloads and processes; the shared readers stay open. May be called twice, and in a forked child."""
+        """End downloads and processes. Shared readers stay open. It may be called twice, and in a forked child."""
 
 
 class LocalParts(Parts):
-    """Parts on this machine. The constructor checks all sizes: reading a truncated mapped file would raise SIGBUS."""
+    """Parts on this machine. The constructor checks their sizes: reading a truncated mapped file raises SIGBUS."""
 
     def __init__(self, paths: Sequence[Path], manifest: Manifest, opener: PartOpener, *, readahead: bool) -> None:
         self._paths = paths
@@ -184,13 +184,13 @@ class SuppliedParts(Parts):
 
 
 class CheckedParts(Parts):
-    """Parts whose sha256 is compared before the first value is read. The hash reads files without mapping them."""
+    """Other parts whose sha256 is compared before their first value is read. The comparison maps no file."""
 
     def __init__(self, parts: Parts, manifest: Manifest, *, isolated: ReaderProcess | None) -> None:
         """Wrap other parts.
 
         Args:
-            isolated: a separate process that reads damaged parts. If None, a damaged part raises CorruptPack.
+            isolated: a process that reads damaged parts. None: a damaged part raises CorruptPack.
         """
         self._inner = parts
         self._manifest = manifest
@@ -245,7 +245,8 @@ class JoinedParts(Parts):
         """Join the parts of packs.
 
         Args:
-            packs: for each pack, its parts and the fields with another name: name in this object -> name in the pack.
+            packs: for each pack, its parts, and field of this object -> field of the pack for fields whose names
+                differ.
         """
         self._places = [(parts, number, names) for parts, names in packs for number in range(len(parts.keys))]
         self.keys = [key for parts, _ in packs for key in parts.keys]
@@ -279,8 +280,6 @@ def _renamed(pin: AbstractContextManager[Reader], names: Mapping[str, str]) -> I
 
 
 class _RenamedReader(Reader):
-    """A reader whose fields have other names."""
-
     def __init__(self, reader: Reader, names: Mapping[str, str]) -> None:
         super().__init__(reader.path, reader.schema, samples=reader.samples)
         self._reader = reader

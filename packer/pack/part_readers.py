@@ -27,16 +27,16 @@ _MOST_OPENINGS = 20  # of a pack that is replaced each time it is opened
 
 
 class PartLease(Protocol):
-    """A lock that keeps the file of a part at `path` in a cache until `close`."""
+    """A lock that keeps the file of a part in a cache until `close`. `path` is the path of the file."""
 
     path: Path
 
     @property
     def is_given_up(self) -> bool:
-        """True if the part will not be needed soon, see `PartSupply.give_up`."""
+        """True if `PartSupply.give_up` marked the part as not needed soon."""
 
     def close(self) -> None:
-        """Release the lock. May be called twice."""
+        """Release the lock. It may be called twice."""
 
 
 class _Entry:
@@ -55,7 +55,7 @@ class ReaderCache:
     """The open readers of this process, by the keys of their parts. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
-        """Create an empty cache. With more than `limit` open readers, it closes readers that are not pinned."""
+        """Create an empty cache. If more than `limit` readers are open, it closes readers that are not pinned."""
         self.limit = limit
         self._lock = threading.Lock()
         self._entries: OrderedDict[Key, _Entry] = OrderedDict()
@@ -108,7 +108,7 @@ class ReaderCache:
                 self._entries.pop(key).close()
 
     def pinned(self, key: Key, make: Callable[[], Reader]) -> "ReaderPin":
-        """Return a `with` block that yields the reader of a part, pinned. make: opens the part if it is not open."""
+        """Return a `with` block that pins a part and yields its reader. `make` opens the part if it is not open."""
         return ReaderPin(self, key, make)
 
     def pin(self, key: Key, make: Callable[[], Reader], lease: PartLease | None = None) -> _Entry:
@@ -116,7 +116,7 @@ class ReaderCache:
 
         Args:
             make: opens the part if it is not open.
-            lease: closed with the reader that `make` returns. If the part is open already, the caller closes it.
+            lease: closed with the reader that `make` returns. If the part was open already, you must close the lease.
 
         Returns:
             The entry, for `unpin`.
@@ -144,7 +144,7 @@ class ReaderCache:
         return entry
 
     def pin_with_lease(self, key: Key, make: Callable[[], Reader], lease: PartLease) -> _Entry:
-        """Pin a part as `pin` does. The caller never closes the lease: the cache closes it, also after an error."""
+        """Pin a part as `pin` does. The cache closes the lease in all cases, also after an error."""
         entry = None
         try:
             entry = self.pin(key, make, lease)
@@ -157,7 +157,7 @@ class ReaderCache:
         """Close the readers of remote parts that are not pinned, and return the number of closed readers.
 
         Args:
-            only_given_up: True to close only readers of parts that will not be needed soon.
+            only_given_up: True closes only readers of parts that will not be needed soon. False closes all of them.
         """
         with self._lock:
             found = [
@@ -170,14 +170,14 @@ class ReaderCache:
         return len(found)
 
     def drop(self, key: Key) -> None:
-        """Remove the reader of a part, so that the next `pin` opens the part again. `unpin` closes a pinned reader."""
+        """Remove the reader of a part: the next `pin` opens the part again. `unpin` closes a reader that is pinned."""
         with self._lock:
             entry = self._entries.pop(key, None)
             if entry is not None and not entry.pins:
                 entry.close()
 
     def unpin(self, key: Key, entry: _Entry) -> None:
-        """Undo one call of `pin`, and close the reader if no open pack uses the part. entry: the result of `pin`."""
+        """Undo the call of `pin` that returned `entry`. Close the reader if no open pack uses the part."""
         with self._lock:
             entry.pins -= 1
             if not entry.pins and self._entries.get(key) is not entry:  # dropped during the read
@@ -214,7 +214,7 @@ class ReaderCache:
 
 
 class ReaderPin:
-    """The `with` block of `ReaderCache.pinned`. A class is faster than a generator."""
+    """The result of `ReaderCache.pinned`, a context manager. A class is faster than a generator."""
 
     __slots__ = ("_cache", "_entry", "_key", "_make")
     _entry: _Entry
@@ -246,10 +246,10 @@ os.register_at_fork(before=open_readers.hold, after_in_parent=open_readers.relea
 
 
 class PartOpener:
-    """Checks and opens the parts of packs with one format and schema.
+    """The functions that check and open parts, for packs with one format and schema.
 
     Attributes:
-        is_folder: True if a part is a folder of files.
+        is_folder: True if a part is a folder of files, False if it is a file.
         is_mapped: True if records are slices of mapped files, False if they are copies in memory.
     """
 
@@ -260,7 +260,7 @@ class PartOpener:
         self.is_mapped: bool = self._reader.is_mapped
 
     def side_files(self) -> Sequence[str]:
-        """Return the paths, relative to a part, of its files without values; empty if a part is one file."""
+        """Return relative paths of the files of a part that contain no values. They are empty if a part is one file."""
         return self._reader.side_files(self._schema)
 
     def check(self, path: Path, part: Part) -> Key:
@@ -273,11 +273,11 @@ class PartOpener:
         return key
 
     def open(self, path: Path, samples: int, *, readahead: bool = True) -> Reader:
-        """Return a reader that the caller closes; raises CorruptPack, StorageError. readahead: see `Reader`."""
+        """Return a new reader. With `readahead`, the system reads ahead. Raises CorruptPack, StorageError."""
         return self._reader(path, self._schema, samples=samples, readahead=readahead)
 
     def shared(self, path: Path, part: Part, key: Key) -> AbstractContextManager[Reader]:
-        """Return a `with` block that yields the shared reader of a part. key: the result of `check`."""
+        """Return a `with` block that yields the shared reader of a part. `key` is the result of `check`."""
         return open_readers.pinned(key, partial(self.open, path, part.samples))
 
 
@@ -321,7 +321,7 @@ def open_unreplaced(path: Path, opened: Callable[[], Opened]) -> Opened:
     """Return the result of `opened`, which opens a file of a pack that may be replaced at the same time.
 
     `convert --overwrite` swaps the folder of a pack and then empties the old one. If the inode of `path` changes during
-    the call, this discards the result or the error and calls `opened` again.
+    the call, the result or the error is discarded and `opened` is called again.
 
     Raises:
         CorruptPack: `path` was replaced during each of 20 calls.

@@ -56,7 +56,7 @@ class OpenMember:
         manifest: its manifest.
         parts: its parts.
         is_mapped: True if records are slices of mapped files, False if they are copies in memory.
-        names: field of the collection -> field of the member, for the fields with another name.
+        names: field of the collection -> field of the member, for fields whose names differ.
     """
 
     folder: Path
@@ -88,7 +88,7 @@ class Pack:
         manifest: the manifest.
         schema: the fields of the pack.
         index: the index.
-        readahead: True if the kernel reads ahead in parts, because half of the free memory can hold the pack.
+        readahead: True if the pack fits into half of the free memory. Then the system reads ahead in its parts.
         is_mapped: True if records are slices of mapped files, False if they are copies in memory.
         parts: the open parts. For a collection, the parts of its members.
         listed_parts: the entries of the parts in the manifests of the members.
@@ -113,9 +113,10 @@ class Pack:
         Args:
             folder: the folder with the manifest. It also contains the index and the parts, unless `copies` or `supply`
                 replace them.
-            verify: when to compare the crc32 of a value: "always", "never", or "first" for the first read of the value.
-                With "open", the same as "first", and the sha256 of each part is compared before its first read.
-            isolate_damaged: True to compare the sha256 of parts, and to read damaged parts in another process.
+            verify: when to compare the crc32 of a value: at each read ("always"), at the first ("first"), or not at all
+                ("never"). With "open", as "first", and the sha256 of a part is compared before its first read.
+            isolate_damaged: True compares the sha256 of parts, and reads damaged parts in another process. False reads
+                all parts in this process.
             copies: name of a part or of the index folder -> the path that replaces it.
             on_close: called once when the pack is closed, unless the constructor raised.
             supply: downloads the parts when they are read. Closed with the pack.
@@ -175,7 +176,8 @@ class Pack:
             rows: the attribute `rows` of the collection.
             found: the manifest of the collection.
             index: the index of the collection.
-            made_of: the open packs of the members, which are closed with the collection. The first gives `verify`.
+            made_of: the open packs of the members, which are closed with the collection. It has the `verify` of the
+                first.
         """
         pack = cls.__new__(cls)
         pack._assemble(
@@ -228,7 +230,7 @@ class Pack:
         self._made_of = tuple(made_of)
 
     def close(self) -> None:
-        """Release the readers. May be called twice. The garbage collector calls it for a pack that was not closed."""
+        """Release the readers. A second call has no effect. The garbage collector also closes a pack."""
         self._closing()
         for pack in self._made_of:
             pack.close()
@@ -247,7 +249,7 @@ class Pack:
         return self.rows is not None and not self.manifest.members
 
     def locate(self, index: int) -> tuple[int, int]:
-        """Return (number of the part, row in the part) of a sample, 0 <= index < len."""
+        """Return (number of the part, row in the part) of the sample `index`, 0 <= index < len."""
         row = index if self._row_numbers is None else self._row_numbers[index]
         number = bisect_right(self._ends, row)
         return number, row - (self._ends[number - 1] if number else 0)
@@ -265,7 +267,8 @@ class Pack:
         Args:
             index: 0 <= index < len.
             names: fields.
-            check: True to compare the crc32 as `verify` requires. False if the caller calls `compare` for each value.
+            check: True compares the crc32 as `verify` requires. False compares none, because you call `compare` for
+                each value.
 
         Raises:
             CorruptRecord: a value is damaged.
@@ -275,7 +278,7 @@ class Pack:
 
     @contextmanager
     def records(self, indices: Sequence[int], names: Sequence[str]) -> Iterator[list[Record]]:
-        """Return a `with` block that yields a list of records, valid inside the block. Raises the same as `record`."""
+        """Return a `with` block that yields a list of records, valid inside the block. Errors are those of `record`."""
         with ExitStack() as pins:
             try:
                 found = self._read(indices, names, pins)
@@ -312,7 +315,7 @@ class Pack:
     def _read(self, indices: Sequence[int], names: Sequence[str], pins: ExitStack) -> list[Record]:
         """Return the named values of many samples, valid until `pins` is closed.
 
-        Before a download, values that were read are copied and their parts are released.
+        Before a download, values that were read are copied and their parts are unpinned.
         """
         found: list[Record] = [{}] * len(indices)
         stored, indexed = self._divided(names)
@@ -330,7 +333,6 @@ class Pack:
         return found
 
     def _by_part(self, indices: npt.NDArray[np.int64]) -> dict[int, list[tuple[int, int]]]:
-        """Return number of a part -> (position in `indices`, row in the part) of each of its samples."""
         numbers = self.part_numbers(indices)
         inside = (indices if self.rows is None else self.rows[indices].astype(np.int64)) - self._starts[numbers]
         found: dict[int, list[tuple[int, int]]] = {}
@@ -339,7 +341,6 @@ class Pack:
         return found
 
     def _divided(self, names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the fields that are read from a part, and those that are read from the index of a collection."""
         if self._indexed is None or self._indexed.isdisjoint(names):
             return names, ()
         return [name for name in names if name not in self._indexed], [name for name in names if name in self._indexed]
@@ -370,7 +371,7 @@ class Pack:
     # ---- checking
 
     def _unverified(self, indices: npt.NDArray[np.int64], name: str) -> list[int]:
-        """Return the positions in `indices` of the samples whose value `name` must be compared with its crc32."""
+        """Return the positions in `indices` of samples whose field `name` must be compared with its crc32."""
         if self.verify == "never":
             return []
         if self.verify == "always":
@@ -381,7 +382,7 @@ class Pack:
         return missing
 
     def check(self, index: int, values: Record) -> None:
-        """Compare values with their crc32: each time if `verify` is "always", else once. Raises CorruptRecord."""
+        """Compare values with their crc32, at each call if `verify` is "always", else once. Raises CorruptRecord."""
         first = index * self._field_count
         for name, value in values.items():
             bit = first + self.index.positions[name]
@@ -392,7 +393,7 @@ class Pack:
             self._checked[bit >> 3] |= 1 << (bit & 7)
 
     def add_check(self, name: str, check: Callable[[Buffer], None]) -> None:
-        """Add a check of the values of a field, which runs after each comparison of a crc32.
+        """Add a function that checks the values of a field. It runs after each comparison of a crc32.
 
         A hostile pack may contain inconsistent values with a correct crc32.
 
@@ -403,7 +404,7 @@ class Pack:
         self._checks[name] = check
 
     def compare(self, index: int, name: str, value: Buffer) -> None:
-        """Raise CorruptRecord if a value does not have the crc32 of the index, or if a check of `add_check` fails."""
+        """Raise CorruptRecord if the crc32 of a value is not that of the index, or if a check of `add_check` fails."""
         found = zlib.crc32(value)
         if found != self.index.crc32(index, name):
             raise CorruptRecord(f"{self.where(index, name)}: {crc32_problem(found, self.index.crc32(index, name))}")
@@ -415,7 +416,7 @@ class Pack:
                 raise CorruptRecord(f"{self.where(index, name)}: does not decode: {error}") from error
 
     def unlike_members(self) -> Iterator[str]:
-        """Yield a line for each value of a collection whose crc32 differs from the index of its member."""
+        """Yield a line for each value whose crc32 in the collection differs from the crc32 in the member pack."""
         starts = np.cumsum([0, *(member.manifest.samples for member in self.members)])
         rows = np.arange(len(self)) if self.rows is None else self.rows.astype(np.int64)
         for member, start, stop in zip(self.members, starts, starts[1:], strict=False):
@@ -431,14 +432,12 @@ class Pack:
                 )
 
     def where(self, index: int, name: str) -> str:
-        """Return part, sample, key and field of a value, for messages."""
+        """Return a text for messages that names the part, sample, key and field of a value."""
         return f"{self.parts.where(self.locate(index)[0])} {self.index.describe(index, name)}"
 
 
 @dataclass(frozen=True)
 class _Opening:
-    """Arguments of `Pack` that determine how the parts of its members are opened."""
-
     verify: str
     isolate_damaged: bool
     copies: Mapping[str, Path]
@@ -460,7 +459,7 @@ class _Opening:
 
 
 def member_folder(home: str, member: MemberPack) -> Path:
-    """Return the folder of a member. Raises InvalidRequest for a URL. home: the collection, a path without links."""
+    """Return the folder of a member of the collection `home`, a path without links. Raises InvalidRequest for a URL."""
     if is_url(member.path):
         raise InvalidRequest(
             f"{home}: its member {member.path} is behind a URL: give packer.open cache=, a folder for its parts"
@@ -469,7 +468,7 @@ def member_folder(home: str, member: MemberPack) -> Path:
 
 
 def _open_member(folder: Path, member: MemberPack, path: Path, opening: _Opening) -> OpenMember:
-    """Return an open member, whose manifest is in `path`. Raises CorruptPack if it is another pack or missing."""
+    """Open the pack `path` as `member` of the collection `folder`. Raises CorruptPack if it is not this member."""
     try:
         found = manifest.read(path)
     except InvalidRequest as error:
@@ -490,7 +489,7 @@ def _open_member(folder: Path, member: MemberPack, path: Path, opening: _Opening
 
 
 def _check_fields(folder: Path, members: Sequence[OpenMember], names: Collection[str]) -> None:
-    """Raise CorruptPack if a member of the collection in `folder` has no field for one of its fields `names`."""
+    """Raise CorruptPack if a member of the collection in `folder` lacks one of the fields `names`."""
     for member in members:
         for stored in (member.names.get(name, name) for name in names):
             if stored not in member.manifest.schema:
@@ -498,7 +497,7 @@ def _check_fields(folder: Path, members: Sequence[OpenMember], names: Collection
 
 
 class _PinnedRecord:
-    """The `with` block of `Pack.record`. A class is faster than a generator."""
+    """The result of `Pack.record`, a context manager. A class is faster than a generator."""
 
     __slots__ = ("_check", "_index", "_names", "_pack", "_pin")
     _pin: AbstractContextManager[Reader]

@@ -14,7 +14,7 @@ from packer.stores.store import Store
 
 @dataclass(frozen=True)
 class RemoteIdentity:
-    """Identity of a pack behind a URL.
+    """Identity of the content of a pack behind a URL.
 
     Attributes:
         digest: sha256 of packer.json, in hex digits.
@@ -61,7 +61,7 @@ def fetch_index(store: Store, manifest: Manifest, folder: Path) -> None:
 
 
 def check_unchanged(store: Store, pack: RemoteIdentity) -> None:
-    """Raise ObjectChanged if the URL does not lead to `pack` any more."""
+    """Raise ObjectChanged if packer.json at the URL is not that of `pack` any more."""
     state = store.state(NAME)
     if state is None or state.etag != pack.etag:
         found = "is gone" if state is None else f"has ETag {state.etag}, it had {pack.etag}"

@@ -154,7 +154,7 @@ def _suggestion(word: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class _AnyRow:
-    """The form any(...): a condition that at least one row of a sample, such as a box, must meet."""
+    """A condition any(...), which a sample meets if at least one of its rows, such as a box, meets it."""
 
     condition: "Filter"
     names: tuple[str, ...] = ()  # of values of samples
@@ -163,7 +163,7 @@ class _AnyRow:
         return f"any({self.condition})"
 
     def lead(self, columns: Columns) -> str:
-        """Return the field of the rows. Raises InvalidRequest unless all names are values of the rows of one field."""
+        """Return the field with the rows. Raises InvalidRequest unless all names are values of rows of one field."""
         known = columns.groups
         for name in self.condition.names:
             if name not in known:
@@ -202,7 +202,7 @@ class Filter:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names in the filter, each once, in the order of the text: `label`, `image.width`, `len(boxes)`."""
+        """The names in the filter, such as `label` or `len(boxes)`, each once, in the order of the text."""
         return tuple(dict.fromkeys(name for step in self._conditions for name in step.names))
 
     @property
@@ -236,7 +236,7 @@ class Filter:
     def matching_rows(self, columns: Columns, field: str | None) -> Mask | None:
         """Return bool (m,): True for each row of `field`, such as a box, that meets a condition in any(...).
 
-        None if no condition is about these rows, or the filter contains `or` or `not`.
+        Return None if no condition is about these rows, or if the filter contains `or` or `not`.
         """
         any_rows = [step for step in self._conditions if isinstance(step, _AnyRow) and step.lead(columns) == field]
         if not any_rows or {"or", "not"} & {*self._steps}:
@@ -246,12 +246,14 @@ class Filter:
 
 
 def chosen_numbers(columns: Columns, name: str, text: str, samples: Mask) -> npt.NDArray[Any]:
-    """Return the numbers `name` of the chosen samples. Rows, such as boxes, also meet the conditions in any(...).
+    """Return the numbers in the column `name` of the chosen samples.
+
+    A column of rows, such as boxes, returns only the rows that meet the conditions in any(...).
 
     Args:
         columns: the columns of the pack.
         name: a column of kind number or class.
-        text: the filter, or "". If it contains `or` or `not`, the result has all rows of the chosen samples.
+        text: the filter, or "". If it contains `or` or `not`, all rows of the chosen samples are returned.
         samples: bool (n,), True for the chosen samples.
     """
     rows = columns.of(name)
@@ -299,7 +301,8 @@ def parse(text: str) -> Filter:
     """Return the filter that a text describes; raises InvalidRequest.
 
     Args:
-        text: at most 10,000 characters, also in canonical form. The docstring of the module lists the forms.
+        text: at most 10,000 characters, also after conversion to canonical form. The docstring of the module lists the
+            forms.
     """
     if len(text) <= MOST_CHARACTERS:
         found = _Parser(text).parsed()
@@ -341,7 +344,7 @@ class _Parser:
         return Filter(tuple(self._steps))
 
     def _take(self, *kinds: str) -> _Token | None:
-        """Return the next token and go on if it has one of these kinds, else None."""
+        """Return the next token and go on to the token after it if it has one of these kinds. Otherwise return None."""
         token = self._next
         if token.kind not in kinds:
             return None
@@ -391,7 +394,7 @@ class _Parser:
             raise _refusal(self._text, self._next.at, f"more than {MOST_DEPTH} levels; remove parentheses and not")
 
     def _chain(self, depth: int) -> None:
-        """Read one comparison, or several for a chain such as `1 < x <= 5`, which become `x > 1 and x <= 5`."""
+        """Read one comparison, or a chain such as `1 < x <= 5`, which becomes `x > 1 and x <= 5`."""
         at, left = self._next.at, self._value()
         sign: _Token | None = self._expect("sign", "a comparison, such as == 1 or in ('a', 'b')")
         first = len(self._steps)

@@ -29,7 +29,7 @@ _SMALL_FILE_BYTES = 1 << 18  # the system calls of a read take as long as the co
 class SampleDecoder:
     """Decodes the chosen fields of samples. Thread-safe.
 
-    The number fields of fixed shape, and fields whose encoded values are in the index, such as key and texts, come from
+    Number fields of fixed shape, and fields whose encoded values are in the index, such as key and texts, are read from
     the index. All other fields are read from the parts.
 
     Attributes:
@@ -57,11 +57,11 @@ class SampleDecoder:
             names: fields, or None for all that are not hidden.
             decoder: the library for image files.
             dct: the inverse DCT for JPEG files.
-            boxes: rule for boxes that extend beyond the image.
+            boxes: rule for boxes that extend beyond the image. None keeps such boxes.
 
         Raises:
             UnknownKey: a field is not in the pack.
-            InvalidRequest: the rule needs another field.
+            InvalidRequest: the rule for boxes needs a field that is not chosen.
         """
         if decoder not in images.NAMES:
             raise InvalidRequest(f"decoder={decoder!r}: expected one of {', '.join(images.NAMES)}")
@@ -138,23 +138,23 @@ class SampleDecoder:
         return height or 0, width or 0
 
     def ruled(self, index: int, relations: RowRelations, values: Values, size: tuple[int, int]) -> Values:
-        """Return the fields of a sample after the rule for boxes; see `RowRelations.ruled`. Raises CorruptRecord."""
+        """Return the fields of a sample after the rule for boxes in `relations`. Raises CorruptRecord."""
         try:
             return relations.ruled(values, size)
         except BadInput as error:
             raise CorruptRecord(f"{self.pack.where(index, self.images[0])}: {error}") from error
 
     def completed(self, index: int, record: Record) -> Record:
-        """Return a record of the fields `stored` with the encoded values that the index contains; raises CorruptPack.
+        """Return `record`, which has the fields `stored`, with the encoded values from the index; raises CorruptPack.
 
-        For other fields, see `indexed`.
+        Number fields of fixed shape are not added.
         """
         return {**record, **{name: self.pack.index.value(index, name) for name in self._indexed}}
 
     def indexed(self, index: int, field: Field, view: View | None = None) -> Any:
-        """Return the value of a field that is not in `stored`, as a Python value or a copied array.
+        """Return the value of a field that is read from the index, as a Python value or a copied array.
 
-        `view` applies to points, boxes and areas, as in `decode`. Raises CorruptPack, CorruptRecord.
+        `view` moves points, boxes and areas to px of the output. Raises CorruptPack, CorruptRecord.
         """
         if field.kind == "text":
             return self.pack.index.text(index, field.name)
@@ -164,11 +164,11 @@ class SampleDecoder:
         return value.item() if not field.shape else value.astype(field.dtype)
 
     def is_column(self, field: Field) -> bool:
-        """Return True if `column` returns the values of a field: numbers or texts of the index."""
+        """Return True if `column` accepts the field: numbers of fixed shape, or texts in the index."""
         return field.name in self._columns or (field.kind == "text" and field.name in self._indexed)
 
     def column(self, field: Field, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any] | list[str]:
-        """Return the values of these samples: a copy of the numbers in native byte order, or texts."""
+        """Return the values of the samples `indices`: a copied array in native byte order, or a list of texts."""
         if field.kind == "text":
             return self.pack.index.texts_at(indices.tolist(), field.name)
         values = self._columns[field.name]
@@ -187,8 +187,9 @@ class SampleDecoder:
         """Return the views of the images of a sample.
 
         Returns:
-            A pair. First, the view of the first image, points and boxes; None without a geometry. Second, image ->
-            view, only for images whose stored size differs from that of the first. All views show the same scene.
+            A pair. First, the view of the first image, which points and boxes share; None without a geometry. Second,
+            image -> view, only for images whose stored size differs from that of the first. All views show the same
+            scene.
 
         Raises:
             BadInput: the geometry does not accept the size of the image.
@@ -228,8 +229,8 @@ class SampleDecoder:
             index: the sample, for messages and for the field `matrix`, which maps points and boxes to stored pixels.
             field: the field.
             value: the encoded value.
-            out: array of the dtype of samples to decode into; see `Codec.decode`.
-            stored: result of `stored_image` for an image, if known.
+            out: array to decode into, with the dtype of samples. None: a new array.
+            stored: result of `stored_image` for an image. None: the header is parsed again.
             view: the view of this field in the result of `views`; None to keep all pixels.
         """
         if field.name in self._moving:
@@ -277,11 +278,11 @@ class SampleDecoder:
         return self._codecs[field.name].in_place(value)
 
     def decoder(self, field: Field) -> Decoder | None:
-        """Return `file_decoder` for a field of kind image, else None: `decode` converts the dtype of other kinds."""
+        """Return the `file_decoder` of an image, else None: for other kinds, `decode` also converts the dtype."""
         return self.file_decoder(field) if field.kind == "image" else None
 
     def file_decoder(self, field: Field) -> Decoder | None:
-        """Return the decoder for a field whose values are image files, else None. It keeps the stored dtype."""
+        """Return the decoder of a field whose values are image files, else None. The decoder keeps the stored dtype."""
         return self._file_decoders[field.name]
 
     def undecodable(self, index: int, name: str, error: Exception) -> CorruptRecord:
@@ -289,7 +290,7 @@ class SampleDecoder:
         return CorruptRecord(f"{self.pack.where(index, name)}: does not decode: {error}")
 
     def _moved(self, index: int, field: Field, decoded: Any, view: View | None) -> Any:
-        """Return decoded points, boxes or areas after the field `matrix` and the view: in px of the output."""
+        """Return points, boxes or areas in px of the output: moved by the field `matrix` and by the view."""
         if self._matrices is not None:
             stored = View(tuple(self._matrices[index].ravel().tolist()), (1, 1))
             return move_values(field, decoded, (stored.then(view) if view is not None else stored).array)
@@ -318,6 +319,6 @@ class SampleDecoder:
 
 
 def _codec(field: Field, options: DecodeOptions, *, checked: bool) -> Codec:
-    """Return the codec of a field. checked: True if the pack runs `Codec.check` on a value before it is decoded."""
+    """Return the codec of a field. `checked`: the pack runs `Codec.check` on a value before it is decoded."""
     made = codecs.codec_class(field)
     return made(field, replace(options, interval_tables=checked and made.has_table))

@@ -55,19 +55,19 @@ _Form = tuple[str, tuple[int, ...]]
 
 
 def bounds_of(file: str) -> str | None:
-    """Return the file that shows where the entries of each sample end in `file`; None if each has one entry."""
+    """Return the file with the ends of the entries of each sample in `file`. None if each sample has one entry."""
     kind, dash, field = file.partition("-")
     return f"{_BOUNDS[kind]}{dash}{field}" if kind in _BOUNDS else None
 
 
 def ends_in(arrays: Mapping[str, _Array], file: str) -> npt.NDArray[np.uint64]:
-    """Return where the entries of each sample end in a file that has `bounds_of`."""
+    """Return the end of the entries of each sample in `file`, for which `bounds_of` is not None."""
     bounds = str(bounds_of(file))
     return arrays[bounds] if is_ends(bounds) else np.cumsum(arrays[bounds], dtype="<u8")
 
 
 def is_ends(file: str) -> bool:
-    """Return True if a file shows where the texts of each sample end."""
+    """Return True if a file contains ends of texts: key_ends or value_ends."""
     return file.startswith(("key_ends", "value_ends-"))
 
 
@@ -76,7 +76,7 @@ def _values_file(field: str) -> str:
 
 
 def file_forms(schema: Schema, listed: Collection[str] | None = None) -> dict[str, _Form]:
-    """Return the files: name without .npy -> dtype, and shape of one entry, such as (). The order of keys has none.
+    """Return name of a file without .npy -> (dtype, shape of one entry, such as ()). key_order is not included.
 
     Args:
         schema: the fields.
@@ -94,7 +94,7 @@ def file_forms(schema: Schema, listed: Collection[str] | None = None) -> dict[st
 
 
 def _optional_files(field: Field) -> Iterator[tuple[dict[str, _Form], bool]]:
-    """Yield files that an index has or lacks together, and True if a new index has them."""
+    """Yield (files that an index either has or lacks together, True if a new index has them)."""
     name = field.name
     count: dict[str, _Form] = {f"count-{name}": ("<u4", ())}
     if field.kind in PIXEL_KINDS:
@@ -114,14 +114,14 @@ def _dtype(field: Field) -> str:
 
 
 def crc32_problem(found: int, expected: int) -> str:
-    """Return the message for a value whose crc32 is not the expected one."""
+    """Return a message for a value with the crc32 `found` instead of `expected`."""
     return f"damaged record: crc32 {found:08x}, the index has {expected:08x}; pack again from the source"
 
 
 class IndexFiles(UserDict[str, _Array]):
     """The mapped files of an index: name without .npy -> read-only array.
 
-    A file is checked when it is used first, because the index of a large pack is slow to read.
+    The content of a file is checked at its first use, because the index of a large pack is slow to read.
     """
 
     def __init__(self, folder: Path, files: Iterable[IndexFile]) -> None:
@@ -191,7 +191,7 @@ class Index:
     """
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]], schema: Schema, count: int, where: Path | str) -> None:
-        """Use arrays in memory, or mapped ones. An array is taken from the mapping when it is used first.
+        """Use arrays in memory, or mapped files. An array is not looked up in `arrays` before its first use.
 
         Args:
             arrays: name of a file without .npy -> array, see the table of the module.
@@ -210,7 +210,7 @@ class Index:
 
     @classmethod
     def open(cls, folder: Path, manifest: Manifest) -> "Index":
-        """Open the index of the pack in `folder`. Compares the sizes of the files; raises CorruptPack."""
+        """Open the index of the pack in `folder`. Raises CorruptPack if a file does not have its expected size."""
         files = IndexFiles(folder / INDEX, manifest.index)
         files.check_shapes(manifest)
         return cls(files, manifest.schema, manifest.samples, folder / INDEX)
@@ -227,7 +227,7 @@ class Index:
         return self.text(index, KEY)
 
     def text(self, index: int, name: str) -> str:
-        """Return the value of a text field for which `contains` is true; raises as `value` does."""
+        """Return the value of a text field for which `contains` is true. Errors are those of `value`."""
         return self.value(index, name).decode("utf-8", "surrogateescape")
 
     def contains(self, name: str) -> bool:
@@ -242,7 +242,7 @@ class Index:
         return self.entry(index, self._files.get(name) or f"values-{name}")
 
     def entry(self, index: int, file: str) -> bytes:
-        """Return the entries of a sample in a file of `file_forms`, as `ColumnEntries.of` does; raises CorruptPack."""
+        """Return the bytes of the entries of a sample in a file of `file_forms`; raises CorruptPack."""
         data, ends = self._used.get(file) or self._with_ends(file)
         entry = data[index] if ends is None else data[ends.item(index - 1) if index else 0 : ends.item(index)]
         return bytes(entry.tobytes())
@@ -256,14 +256,13 @@ class Index:
         return data, np.asarray(ends)
 
     def texts_at(self, indices: Iterable[int], name: str) -> list[str]:
-        """Return the values of a text field of many samples, as `text` does."""
+        """Return the values of a text field of the samples `indices`."""
         data, ends = (array.data for array in self.texts(name))
         return [
             str(data[ends[index - 1] if index else 0 : ends[index]], "utf-8", "surrogateescape") for index in indices
         ]
 
     def _with_ends(self, file: str) -> tuple[_Array, npt.NDArray[np.uint64] | None]:
-        """Return the array of a file, and the ends of its entries if it has `bounds_of`; raises UnknownKey."""
         if file not in self._used:
             if file not in self.arrays:
                 kind = file.partition("-")[0]
@@ -281,7 +280,7 @@ class Index:
         return self.value(index, MATRIX.name) if MATRIX.name in self._schema else b""
 
     def index_of(self, key: str) -> int:
-        """Return the index of the sample with this key; raises UnknownKey, whose message suggests a similar key."""
+        """Return the index of the sample with this key. The message of UnknownKey suggests a similar key."""
         found = self.find(key)
         if found is None:
             raise UnknownKey(f"no sample with key {key!r}; {self._like(key)}packer info --keys lists them")
@@ -336,7 +335,7 @@ class Index:
         return self._with_ends(f"size-{name}")[0]
 
     def counts(self, name: str) -> npt.NDArray[np.uint32]:
-        """Return the number of rows of each value of a ragged field, read-only uint32 [n]; raises UnknownKey."""
+        """Return the number of rows of each value of a field, if it varies, uint32 [n]; else raise UnknownKey."""
         return self._with_ends(f"count-{name}")[0]
 
 
@@ -350,14 +349,14 @@ _Step = Callable[[Buffer, Buffer], Buffer]
 
 
 class ColumnEntries:
-    """Computes the entries of the columns from encoded values. Thread-safe.
+    """Functions that compute the entries of a sample in the index from its encoded values. Thread-safe.
 
     Attributes:
-        steps: for each column: the field, the file, and the function that `of` calls with `value` and `matrix`.
+        steps: for each file: the field, the file, and the function that `of` calls with `value` and `matrix`.
     """
 
     def __init__(self, schema: Schema, listed: Collection[str] | None = None) -> None:
-        """Prepare the columns of `file_forms`."""
+        """Prepare the functions for the files that `file_forms` returns for these arguments."""
         self._of_field: dict[str, list[tuple[str, _Step]]] = {name: [] for name in (KEY, *schema.names)}
         for file in file_forms(schema, listed):
             kind, _, name = file.partition("-")
@@ -366,15 +365,15 @@ class ColumnEntries:
         self.steps = [(name, file, step) for name, steps in self._of_field.items() for file, step in steps]
 
     def of(self, name: str, value: Buffer, matrix: Buffer = b"") -> dict[str, Buffer]:
-        """Return the entries of one field: file of `file_forms`, except for crc32 and ends -> entry.
+        """Return file of the index -> entry of one field, without crc32 and ends.
 
         Args:
             name: the field.
             value: its encoded value.
-            matrix: the encoded value of the field matrix, if the schema has it.
+            matrix: the encoded value of the field `matrix`. b"" if the schema has no such field.
 
         Raises:
-            BadInput, CorruptRecord: the value has no size.
+            BadInput, CorruptRecord: the size of the value cannot be read.
         """
         return {file: step(value, matrix) for file, step in self._of_field[name]}
 
@@ -398,7 +397,7 @@ def _step(kind: str, schema: Schema, name: str) -> _Step:
 
 
 def _box_sizes(boxes: _Array, matrix: _Array | None) -> bytes:
-    """Return height and width of boxes in stored pixels. matrix: maps the pixels of the boxes to these."""
+    """Return height and width of boxes in stored pixels. `matrix` maps pixels of the boxes to stored pixels."""
     with np.errstate(over="ignore", invalid="ignore"):
         sizes = np.abs(np.subtract(boxes[:, 2:], boxes[:, :2], dtype=np.float64))
         if matrix is not None:
@@ -407,10 +406,10 @@ def _box_sizes(boxes: _Array, matrix: _Array | None) -> bytes:
 
 
 class PartIndex:
-    """Collects the index entries of one part in memory."""
+    """The index entries of one part, collected in memory."""
 
     def __init__(self, schema: Schema, listed: Collection[str] | None = None) -> None:
-        """Start with no sample; see `file_forms` for the arguments."""
+        """Start with no sample. The arguments are those of `file_forms`."""
         files = file_forms(schema, listed)
         self._data = {file: bytearray() for file in files}
         self._ends = [(str(ends), file) for file in files if is_ends(str(ends := bounds_of(file)))]
@@ -422,11 +421,11 @@ class PartIndex:
         self._crc32s = Struct(f"<{len(schema)}I")
 
     def add(self, crc32s: Sequence[int], entries: Mapping[str, Buffer]) -> None:
-        """Add a sample; raises InvalidRequest for a number of another size.
+        """Add a sample. Raises InvalidRequest if the value of a number field has another size than its shape.
 
         Args:
             crc32s: crc32 of each encoded value, in schema order.
-            entries: the entries of all fields; see `ColumnEntries.of`.
+            entries: the results of `ColumnEntries.of` for all fields.
         """
         data = self._data
         for file, width in self._widths:
@@ -450,10 +449,11 @@ def merge(
     """Write and sync `folder`/index.
 
     Args:
-        pieces: the files that `PartIndex.save` wrote, in the order of the parts. The folder of an index is also one.
+        pieces: the files that `PartIndex.save` wrote, in the order of the parts. A piece may also be the folder of an
+            index.
         folder: the folder of the pack.
         schema: the fields.
-        listed: as in `file_forms`.
+        listed: names of the files to write, if some are absent. None for all.
 
     Returns:
         The entries of the manifest.
@@ -478,14 +478,13 @@ def merge(
 
 
 def keys_in(piece: Path, schema: Schema) -> list[str]:
-    """Return the keys in a piece, in order; raises StorageError. piece: as in `merge`."""
+    """Return the keys in a piece, one of the arguments of `merge`, in order; raises StorageError."""
     found = _flat(piece, file_forms(schema))
     keys, ends = found["keys"].tobytes(), found["key_ends"].tolist()
     return [keys[start:end].decode("utf-8", "surrogateescape") for start, end in pairwise([0, *ends])]
 
 
 def _flat(piece: Path, forms: Mapping[str, _Form]) -> dict[str, _Array]:
-    """Return the arrays of a piece, flattened. piece: as in `merge`."""
     if piece.is_dir():
         paths = {name: piece / f"{name}.npy" for name in forms}
         return {name: map_file(path, file_bytes(path))[0].ravel() for name, path in paths.items()}
@@ -500,7 +499,7 @@ def _flat(piece: Path, forms: Mapping[str, _Form]) -> dict[str, _Array]:
 
 
 def concatenated(parts: Sequence[Mapping[str, _Array]], file: str) -> _Array:
-    """Return the array of a file for all samples of several indexes, one after another."""
+    """Return the array of the file `file` for all samples of several indexes, one index after another."""
     arrays = [part[file] for part in parts]
     if is_ends(file):
         return np.cumsum(np.concatenate([lengths(ends) for ends in arrays]), dtype="<u8")
@@ -508,7 +507,7 @@ def concatenated(parts: Sequence[Mapping[str, _Array]], file: str) -> _Array:
 
 
 def lengths(ends: _Array) -> npt.NDArray[np.int64]:
-    """Return the number of entries of each sample."""
+    """Return the number of entries of each sample from the ends of the entries."""
     return np.asarray(np.diff(ends.astype(np.int64), prepend=0), np.int64)
 
 
@@ -524,7 +523,7 @@ def key_order(keys: bytes, ends: "np.ndarray[Any, np.dtype[np.uint64]]") -> "np.
 
 
 def write_index(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], schema: Schema) -> tuple[IndexFile, ...]:
-    """Write and sync the arrays of an index as the files of the new `folder`. Returns the entries of the manifest."""
+    """Write and sync the arrays of an index as files of a new folder. Returns their entries for the manifest."""
     make_folder(folder)
     files = [*file_forms(schema, arrays), "key_order", ROWS]
     found = [write_array(folder / f"{name}.npy", (a := arrays[name]).dtype.str, a.shape, [a]) for name in sorted(files)]
@@ -533,8 +532,6 @@ def write_index(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], schema: Sc
 
 
 class _Tee:
-    """Writes to a file, and computes its entry in the manifest."""
-
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.size = 0
@@ -549,9 +546,9 @@ class _Tee:
 
 
 def write_array(path: Path, dtype: str, shape: tuple[int, ...], blocks: Iterable[Any]) -> IndexFile:
-    """Write a new .npy file, which the caller must sync, and return its entry of the manifest; raises StorageError.
+    """Write a new .npy file and return its entry of the manifest; raises StorageError. The file is not synced.
 
-    blocks: the data in order, arrays or bytes.
+    `blocks` contains the data in order, as arrays or bytes.
     """
     with failing(path, "write"), path.open("xb") as file:
         tee = _Tee(file)

@@ -1,8 +1,8 @@
 """Source paths: the original file of each value of a sample.
 
 The hidden field `files` contains the paths (json: field -> relative path). In packs of image folders without this
-field, the key is the path of `image`; `.png` is appended if Pillow decoded the file. Samples of Python objects have no
-files. Their paths are the names of the files that `extract` writes.
+field, the key is the path of `image`, and `.png` is appended if Pillow decoded the file. Samples of Python objects have
+no files. Their paths are the names of the files that `extract` writes.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class SourcePath:
         name: name of the field.
         path: relative path in the source. Not checked: a hostile pack may contain any path.
         field: the field; None if the pack does not contain this field.
-        exact: True if the encoded value is the bytes of the file.
+        exact: True if the encoded value is the bytes of the file, False if it was converted.
     """
 
     name: str
@@ -46,7 +46,7 @@ class SourcePaths:
         """Use an open pack.
 
         Args:
-            needs_files: True to raise InvalidRequest if the pack does not contain paths. False returns none then.
+            needs_files: for a pack without paths, True raises InvalidRequest, and False makes `of` return no files.
         """
         self._pack = pack
         self._moved = "matrix" in pack.schema
@@ -85,12 +85,12 @@ class SourcePaths:
         return SourcePath(name, path, field, exact=self.is_exact(field))
 
     def is_exact(self, field: Field) -> bool:
-        """Return True if the values of a field are the bytes of files."""
+        """Return True if the encoded values of a field are the bytes of files."""
         return codecs.codec_class(field).verbatim and not (self._moved and field.kind in PIXEL_KINDS)
 
 
 def made_of(pack: Pack) -> dict[str, Any]:
-    """Return the recorded description of a pack, or of a collection in memory, as the source of another pack."""
+    """Return what the manifest of another pack contains about its source, if the source is this pack."""
     found = {"kind": PACK_KIND, "options": pack.manifest.options}
     if pack.is_in_memory and pack.rows is not None:
         found[SELECTED] = hashlib.sha256(pack.rows.tobytes()).hexdigest()
@@ -98,6 +98,6 @@ def made_of(pack: Pack) -> dict[str, Any]:
 
 
 def asked_of_source(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the recorded options of the original source, also for a pack converted from a pack."""
+    """Return what the manifest contains about the original source, also for a pack converted from a pack."""
     asked = conversions(options)[0].get("source")
     return asked if isinstance(asked, dict) and asked.get("kind") != PACK_KIND else {}

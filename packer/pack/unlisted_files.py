@@ -1,7 +1,7 @@
 """Unlisted files: files in the folder of a pack that packer did not write.
 
 The manifest lists the files of a pack, and a part that is a folder lists the files in it. `packer verify` reports all
-others, and `--overwrite` refuses a pack that contains them. The digest of a part ignores them.
+files that are not listed, and `--overwrite` refuses a pack that contains them. The digest of a part ignores them.
 """
 
 import os
@@ -22,7 +22,7 @@ PACK_NAMES = rf"part-[0-9]+.*|{INDEX}|{EXTRAS}|{re.escape(manifests.NAME)}"
 
 
 def check_whole(folder: Path) -> None:
-    """Raise InvalidRequest if `folder` is not a pack, or contains an unlisted file that a removal would destroy."""
+    """Raise InvalidRequest if `folder` is not a pack, or contains an unlisted file, which must not be removed."""
     manifest = manifests.read(folder)
     inside = (foreign_in_part(folder / part.name, part, manifest) for part in manifest.parts)
     for path in chain(foreign_files(folder, manifest), *inside):
@@ -53,7 +53,10 @@ def foreign_files(folder: Path, manifest: Manifest) -> Iterator[Path]:
 
 
 def foreign_in_part(path: Path, part: Part, manifest: Manifest) -> Iterator[Path]:
-    """Yield every path in a part that is a folder and does not list this path; raises CorruptPack, StorageError."""
+    """Yield every path in a part that its list of files does not contain. Raises CorruptPack, StorageError.
+
+    A part that is a file yields nothing.
+    """
     opener = PartOpener(manifest.format, manifest.schema)
     if not opener.is_folder:
         return
@@ -86,7 +89,7 @@ def part_state(path: Path, part: Part, manifest: Manifest, *, hashed: bool = Tru
     """Compare a part with the manifest; raises CorruptPack, StorageError.
 
     Args:
-        hashed: True to compare the sha256 too, unless the size differs.
+        hashed: True compares the size and, if it is equal, the sha256. False compares only the size.
 
     Returns:
         The state. `foreign` is empty if the part matches, because the search is not needed then.

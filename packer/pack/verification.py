@@ -82,7 +82,7 @@ def problems(
         folder: the pack, a folder or a URL. Level "full" and subsets need a folder.
         level: "quick", "default" or "full", see the table of the module.
         subset: the parts and samples to check; not for the level "quick".
-        expect: `sha256:` and the hex digest that packer.json must have.
+        expect: `sha256:` and the hex digest that packer.json must have. None: any digest.
 
     Raises:
         InvalidRequest: `folder` is not a pack, or has a newer version or an unknown format.
@@ -138,7 +138,7 @@ def problems(
 
 
 def _problems_of_members(folder: Path, manifest: Manifest, level: Level, subset: Subset) -> Iterator[str]:
-    """Yield the problems of the packs in a collection, and each sample that differs from the sample in its pack."""
+    """Yield the problems of the packs in a collection, and each value that differs from the value in its pack."""
     home = os.path.realpath(folder)
     for place in sorted({member_folder(home, member) for member in manifest.members}):
         try:
@@ -157,7 +157,7 @@ def _problems_of_members(folder: Path, manifest: Manifest, level: Level, subset:
 
 
 def parse_digest(expect: str, name: str) -> str:
-    """Return the hex digits of `sha256:HEX`; raises InvalidRequest. name: the hashed file, for the message."""
+    """Return the hex digits of `sha256:HEX`. Raises InvalidRequest. `name` is the hashed file, for the message."""
     wanted = expect.removeprefix("sha256:").lower()
     if not expect.startswith("sha256:") or not re.fullmatch("[0-9a-f]{64}", wanted):
         raise InvalidRequest(f"expect {expect!r:.100}: expected sha256: and 64 hex digits, as sha256sum {name} prints")
@@ -185,7 +185,6 @@ def _file_problem(path: Path, file: IndexFile) -> str | None:
 
 
 def _difference(where: object, file: Part | IndexFile, size: int, sha256: str | None, remedy: str) -> str | None:
-    """Return a line if `size` or `sha256` differs from `file`, else None. sha256: None to compare the size only."""
     if size != file.bytes:
         return f"{where}: cut or changed: {size} bytes, expected {file.bytes}; {remedy}"
     if sha256 not in (None, file.sha256):
@@ -197,7 +196,7 @@ def _difference(where: object, file: Part | IndexFile, size: int, sha256: str | 
 
 
 class _PartCheck:
-    """Finds the problems of the parts of one pack. If `index` is None because it is damaged, no value is checked."""
+    """Finds the problems of the parts of one pack. `index` is None if it is damaged; then no value is checked."""
 
     def __init__(self, folder: Path, manifest: Manifest, index: Index | None, level: Level, subset: Subset) -> None:
         self._folder = folder
@@ -236,7 +235,6 @@ class _PartCheck:
             yield from self._records(part, first, self._subset, isolated=not state.is_sound)
 
     def _damaged(self, part: Part, first: int) -> Iterator[str]:
-        """Yield the problems of a part whose sha256 differs, and of its values. first: index of its first sample."""
         path = self._folder / part.name
         found = self._records(part, first, EVERYTHING, isolated=True)
         problem = next(found, None)
@@ -255,7 +253,6 @@ class _PartCheck:
             yield from found
 
     def _records(self, part: Part, first: int, subset: Subset, *, isolated: bool) -> Iterator[str]:
-        """Yield the problems of the values of a part whose first sample has the index `first`."""
         path, index = self._folder / part.name, self._index
         if index is None:
             return
@@ -276,7 +273,7 @@ class _PartCheck:
         return closing(reader)
 
     def _record(self, index: Index, reader: Reader, row: int, at: int) -> Iterator[tuple[str, str]]:
-        """Yield (field, problem) of each damaged value of a sample. row: in the part. at: index in the pack."""
+        """Yield (field, problem) of each damaged value of a sample. `row` counts in the part, `at` in the pack."""
         try:
             record = reader.read(row, self._names)
         except CrashingPart:
@@ -315,7 +312,7 @@ class _PartCheck:
 
 
 def _problems_at_url(url: StoreURL, level: Level, digest: str | None) -> Iterator[str]:
-    """Yield the problems of a pack behind a URL; each file is fetched and hashed. Raises InvalidRequest, StoreError."""
+    """Yield the problems of a pack behind a URL. Each file is downloaded to compute its sha256."""
     from packer.pack.remote_head import read_manifest  # the client of the stores, which folders do not need
     from packer.stores.store import Store
 
@@ -347,7 +344,7 @@ def _problems_at_url(url: StoreURL, level: Level, digest: str | None) -> Iterato
 
 
 def _objects(store: "Store", listed: Mapping[str, object]) -> "dict[str, StoredObject]":
-    """Return the objects by name; a web server has no listing, so only the listed files are looked up."""
+    """Return name -> object. A web server cannot list its objects, so only the listed files are looked up."""
     if not store.url.is_web:
         return {found.name: found for found in store.objects()}
     states = {name: store.state(name) for name in listed}
