@@ -205,7 +205,7 @@ class Field:
 
     @property
     def is_area(self) -> bool:
-        """True if the field contains areas in square pixels, which a geometry scales. The name must be `box_areas`."""
+        """True if the field contains areas in square pixels, which a geometry scales. Its name must be `box_areas`."""
         return (self.name, self.kind) == ("box_areas", "number") and self.has_rows and "float" in (self.dtype or "")
 
     @property
@@ -215,7 +215,7 @@ class Field:
 
     @property
     def is_row_column(self) -> bool:
-        """True if the index contains the numbers: one for each row of another field."""
+        """True if the field has one number for each row of another field. The index contains these numbers."""
         return self.kind == "number" and self.shape == (None,) and self.of is not None and self.into is None
 
     @property
@@ -346,7 +346,7 @@ class Schema:
 
     @cached_property
     def relations(self) -> tuple[tuple[Field, str, str], ...]:
-        """Tuples `(field, relation, name of the related field)` of all related fields that the schema contains."""
+        """Tuples `(field, relation, name of the related field)`, without relations to fields outside the schema."""
         return tuple((field, *found) for field in self.fields for found in field.relations if found[1] in self)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ _COLUMNS = {
 
 
 class ColorClass(NamedTuple):
-    """A line of a color table: value in the mask, color (red, green, blue), and name, "" without a name."""
+    """A line of a color table: value in the mask, color (red, green, blue), and name. The name may be ""."""
 
     value: int
     color: Color
@@ -52,7 +52,7 @@ class ColorClass(NamedTuple):
 
 
 def read_color_classes(data: bytes, where: str) -> tuple[ColorClass, ...]:
-    """Return the classes of a table file, in order. where: path, for messages. Raises BadInput with the bad line."""
+    """Return the classes of the table file `where`, in order. The message of BadInput contains an invalid line."""
     try:
         if len(data) > _MOST_BYTES:
             raise ValueError(f"{len(data)} bytes are not a table of colors")
@@ -89,7 +89,7 @@ def voc_palette() -> list[Color]:
 
 
 def class_names(classes: Sequence[ColorClass]) -> tuple[str, ...] | None:
-    """Return the class names, ordered by value. With up to 255 classes, value 255 (void) is omitted.
+    """Return the class names, ordered by value. Value 255 (void) has no name unless there are more than 255 classes.
 
     Return None if values are not 0, 1, 2, ..., or if a name is empty or not unique.
     """
@@ -103,7 +103,7 @@ class ColorTable:
     """A mapping from colors to values, which converts images in colors to masks."""
 
     def __init__(self, values: Mapping[Color, int], where: str, *, unknown: int | None = None) -> None:
-        """Create a table. where: name for messages. unknown: value of all other colors, None to raise BadInput."""
+        """Create the table `where`. Other colors get the value `unknown`. If this is None, they raise BadInput."""
         self._where = where
         self._unknown = unknown
         codes = _codes(np.asarray(list(values), np.uint8))
@@ -115,7 +115,7 @@ class ColorTable:
     def values(self, data: bytes, path: Path) -> npt.NDArray[Any]:
         """Return the mask (H, W) of an image file in colors: uint8, or uint16 if a value of the table is above 255.
 
-        Raises BadInput for a lossy image, an EXIF orientation other than 1, or an unknown color. path: for messages.
+        Raises BadInput with `path` for a lossy image, an EXIF orientation other than 1, or an unknown color.
         """
         try:
             header = images.sniff(data, MOST_PIXELS)
@@ -142,7 +142,6 @@ class ColorTable:
 
 
 def _header(line: str) -> tuple[str | None, dict[str, int]]:
-    """Return `(separator, {column: position})` of a first line with column names, `(separator, {})` otherwise."""
     separator = next((each for each in ("\t", ",", ";") if each in line), None)
     words = [word.strip().strip('"').lower() for word in line.split(separator)]
     columns = {_COLUMNS[word]: place for place, word in enumerate(words) if word in _COLUMNS}
@@ -161,7 +160,6 @@ def _column_line(line: str, separator: str | None, columns: Mapping[str, int], p
 
 
 def _plain_line(line: str, place: int) -> ColorClass:
-    """Parse `R G B NAME` or `NAME R G B`. place: value of the class. Raises ValueError."""
     match = _TRIPLE.search(line)
     front, back = (line[: match.start()].strip(_AROUND), line[match.end() :]) if match else ("", "")
     if front and back.lstrip().startswith(":"):
@@ -178,6 +176,6 @@ def _text(color: Color) -> str:
 
 
 def _codes(colors: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-    """Return the number 65536 red + 256 green + blue of each color. colors: (..., 3). Result: (...)."""
+    """Return the number 65536 red + 256 green + blue of each color, shape (...) for colors of shape (..., 3)."""
     wide = colors.astype(np.uint32)
     return np.asarray((wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2], np.uint32)

@@ -28,7 +28,7 @@ def is_path(key: str) -> bool:
 def extracted_paths(
     key: str, number: int, fields: Iterable[Field], values: Mapping[str, Any], *, sniffs_bytes: bool = False
 ) -> dict[str, str]:
-    """Return `{field name: relative path}` for the values of a sample, without fields that have no value.
+    """Return `{field name: relative path}` for the values of a sample. Fields without a value are not included.
 
     Paths are `KEY.FIELD.SUFFIX`. The first image is `KEY.SUFFIX`, or `KEY` if the key already ends in that suffix.
 
@@ -57,7 +57,6 @@ def extracted_paths(
 
 
 def _suffixes(field: Field, value: Any, *, sniffs_bytes: bool) -> tuple[str, ...]:
-    """Return the valid file suffixes for a value, most common first. sniffs_bytes: see `extracted_paths`."""
     if field.kind == "text":
         return (".txt",)
     if field.kind == "bytes" and not sniffs_bytes:

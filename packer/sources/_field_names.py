@@ -12,7 +12,7 @@ RESERVED = (KEY, "files", "split", "orientation", "matrix", "source_size")
 
 
 def check_gaps(where: Path, rows: int, *, names: int, values: int, advice: str) -> None:
-    """Raise BadInput if fewer than 1 in 100 of the `rows * names` possible values exist. values: number of these."""
+    """Raise BadInput if there are only `values` values, fewer than 1 in 100 of the `rows * names` possible ones."""
     if rows * names > _MOST_GAPS * values:
         raise BadInput(
             f"{printable(str(where))}: {rows} rows have {values} values under {names} names, expected at least 1 in "
@@ -21,14 +21,14 @@ def check_gaps(where: Path, rows: int, *, names: int, values: int, advice: str) 
 
 
 class FieldNames:
-    """The field names in use. The methods return unused names. taken: the names in use at the start."""
+    """The field names in use, at first those in `taken`. The methods return unused names, which are then in use."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.taken = set(taken)
         self._numbers: dict[str, int] = {}
 
     def free(self, name: str) -> str:
-        """Return `name`, or if `name` is taken, the first free name of NAME_2, NAME_3, ... The result is then taken."""
+        """Return `name`, or if it is in use, the first of NAME_2, NAME_3, ... that is not."""
         number, candidate = self._numbers.get(name, 2), name
         while candidate in self.taken:
             candidate, number = f"{name}_{number}", number + 1

@@ -45,7 +45,7 @@ class Declaration(NamedTuple):
 
     @classmethod
     def parse(cls, option: str, text: str, kinds: Iterable[str]) -> "Declaration":
-        """Parse a declaration. option: for messages. kinds: valid values of KIND. Raises InvalidRequest."""
+        """Parse a declaration with one of `kinds` as KIND. Raises InvalidRequest with `option` in the message."""
         name, _, rest = text.partition("=")
         pattern, _, kind = rest.rpartition(":")
         front, _, inner = pattern.rpartition(":")
@@ -114,13 +114,13 @@ class FilePattern:
         return self._regex.fullmatch(name) is not None
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """Return the path with a value for each placeholder. values: name of a placeholder -> value."""
+        """Return the path with a value for each placeholder. `values` is name of a placeholder -> value."""
         path = _PLACE.sub(lambda match: values[match[1]], self.text)
         return "/".join(part for part in path.split("/") if part)
 
 
 class SampleName(NamedTuple):
-    """The values of `{split}`, `{folder}` and `{stem}`, which together identify a sample; "" if not in the pattern."""
+    """The values of `{split}`, `{folder}` and `{stem}`, which together identify a sample. Absent values are ""."""
 
     split: str
     folder: str
@@ -139,7 +139,7 @@ class SampleName(NamedTuple):
 
 
 class RolePattern(FilePattern):
-    """The pattern of `--role`: paths of one kind of file. Without a suffix, the pattern matches all image suffixes."""
+    """The pattern of `--role`: the paths of one kind of file. Without a suffix, it matches all image suffixes."""
 
     names = ("stem", "folder", "split", "number")
     expected = (
@@ -229,7 +229,7 @@ class SidecarPattern(FilePattern):
         return first if slash and "{" not in first and first != ".." else None
 
     def path(self, main: str, stem: str) -> str:
-        """Return the path of a sidecar. main: path of the sample's main file. stem: name of `main` without suffix."""
+        """Return the path of a sidecar for the main file `main` of a sample. `stem` is its name without suffix."""
         return self.filled(_values(main, stem))
 
 

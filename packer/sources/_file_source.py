@@ -51,13 +51,13 @@ class FileSource(ListedSource):
     Attributes:
         title: Name of the data set, for messages.
         noun: Word for a sample in messages.
-        recognized_by: Sets of roles. A folder is this data set if a sample has files of all roles of a set.
+        recognized_by: Sets of roles. A folder is this data set if a sample has files of all roles of one set.
         anchor: Role of the file that every sample has. Without this file, other files form no sample: label files are
             skipped, or raise BadInput with `missing="error"`. Empty: any file forms a sample.
         order_by: Role whose paths order the samples. Empty: keys order the samples, unless `order` is overridden.
         is_per_folder: True if equal keys in two folders are two samples, False if they are one sample.
-        carries_skipped: True if the pack contains the files of skipped samples as extras.
-        has_labels_last: True if the schema has `more_fields` before the fields of labels.
+        carries_skipped: True if the pack contains the files of skipped samples as extras, False if not.
+        has_labels_last: True if the schema has `more_fields` before the fields of labels, False if after them.
         has_companions: True if all images except the main image are `companions`, see `packer.sources.base.Source`.
     """
 
@@ -75,7 +75,7 @@ class FileSource(ListedSource):
 
     @classmethod
     def key_of(cls, match: re.Match[str]) -> str:
-        """Return the key of the sample that a file belongs to. match: match of the pattern of the role."""
+        """Return the key of the sample of a file, from the match of the file's path with the pattern of its role."""
         return match["key"]
 
     def choose(self, groups: Groups) -> None:
@@ -93,7 +93,7 @@ class FileSource(ListedSource):
         return sample.paths[self.order_by] if self.order_by else sample.key
 
     def split_names(self, found: set[str]) -> tuple[str, ...]:
-        """Return the names of the splits in the order of their numbers. found: names that `split_of` returned."""
+        """Return the names of the splits in the order of their numbers. `found` has the results of `split_of`."""
         return ordered_splits(found)
 
     def more_fields(self) -> Sequence[Field]:
@@ -118,7 +118,7 @@ class FileSource(ListedSource):
     # ---- listing
 
     def _list(self, root: Path | FileTree, policies: Policies, *, follow_links: bool, own_splits: bool = True) -> None:
-        """List the samples and build the schema. own_splits: False omits the field `split`.
+        """List the samples and build the schema, with the field `split` only if `own_splits` is true.
 
         Raises:
             InvalidRequest: The folder contains no sample.
@@ -161,7 +161,7 @@ class FileSource(ListedSource):
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
-        """Return `(groups, other files)`: the files of samples by (folder, key) and role, and files without a role."""
+        """Return ((folder, key) -> role -> paths, for the files of all samples; the files without a role)."""
         groups: Groups = {}
         others = []
         matchers = [(role.name, role.within(names).match) for role in roles]
@@ -177,7 +177,7 @@ class FileSource(ListedSource):
         return groups, others
 
     def _without_duplicates(self, groups: Groups, policy: str) -> tuple[list[FileSample], list[tuple[str, str]]]:
-        """Apply `policy`, the option `duplicates`. Return samples with one path per role, (key, reason) of skipped."""
+        """Return (samples with one path per role, (key, reason) of skipped ones) for the option `duplicates`."""
         by_key: dict[str, list[dict[str, list[str]]]] = {}
         for (_, key), roles in sorted(groups.items()):
             by_key.setdefault(key, []).append(roles)
@@ -202,7 +202,7 @@ class FileSource(ListedSource):
         return samples, list(reasons.items()) if policy == "skip" else []
 
     def _one_path_each(self, roles: Mapping[str, Sequence[str]]) -> dict[str, str]:
-        """Choose one path per role. Paths in the folder of the main file come first, then paths are sorted by name."""
+        """Return one path per role. If there are several, those in the folder of the main file come first."""
         folders = {path.rpartition("/")[0] for path in roles.get(self.order_by or self.roles[0].name, ())}
         chosen = {name: paths[0] for name, paths in roles.items()}
         for name, paths in roles.items():
@@ -217,7 +217,7 @@ class FileSource(ListedSource):
         return {name: chosen[name] for name in used if name in chosen}
 
     def _lost(self, groups: Groups) -> dict[str, str]:
-        """Return `{key: reason}` of label files without the file of the role `anchor`."""
+        """Return key -> reason for label files without the file of the role `anchor`."""
         example = next((role.example for role in self.roles if role.name == self.anchor), "")
         labels = {role.name for role in self.roles if role.need == "labels"}
         lost = (key for (_, key), roles in sorted(groups.items()) if self.anchor not in roles and labels & roles.keys())
@@ -226,7 +226,7 @@ class FileSource(ListedSource):
     def _complete(
         self, samples: Sequence[FileSample], lost: Mapping[str, str], missing: str
     ) -> tuple[list[FileSample], list[tuple[str, str]]]:
-        """Apply the option `missing`. Return sorted samples, and (key, reason) of skipped. lost: result of `_lost`."""
+        """Return (sorted samples, (key, reason) of skipped ones) for the option `missing` and the result of `_lost`."""
         passed = {
             sample.key: f"no {role.example}"
             for sample in samples
@@ -272,7 +272,7 @@ class FileSource(ListedSource):
         return Schema((Field("key", "text", "text"), *files, *middle, *split, names, *hidden))
 
     def _probed(self, field: Field) -> Field:
-        """Return the field unchanged, or for a mask, with the dtype that a few mask files have."""
+        """Return the field. A mask gets the dtype that a few of its files have."""
         return replace(field, dtype=base.probed_mask_dtype(self, field.name)) if field.kind == "mask" else field
 
     def _notes(self, without_anchor: int) -> list[str]:
@@ -296,7 +296,7 @@ class FileSource(ListedSource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return a line with title and number of samples, None if no sample has the roles of `recognized_by`."""
+        """Return a line with title and number of samples, or None if no sample has the roles of `recognized_by`."""
         if not cls._may_recognize(names):
             return None
         groups, _ = cls._grouped(names, cls.roles)
@@ -305,7 +305,7 @@ class FileSource(ListedSource):
 
     @classmethod
     def _may_recognize(cls, names: Sequence[str]) -> bool:
-        """Return False if all files of a role are absent. This is much faster than grouping the files."""
+        """Return False if the files cannot be this data set. This is much faster than grouping the files."""
         roles = {role.name: role for role in cls.roles}
 
         @cache

@@ -72,11 +72,11 @@ class FileRole:
         return "/" in self.pattern
 
     def match(self, name: str) -> re.Match[str] | None:
-        """Match a relative path. Return None if the file does not have this role."""
+        """Return the match of a relative path with the pattern, or None if the file does not have this role."""
         return self.regex.fullmatch(name if self._matches_paths else name[name.rfind("/") + 1 :])
 
     def within(self, names: Iterable[str]) -> "FileRole":
-        """Return the role for a set with the files `names`. If no file matches, `fallback` becomes the pattern."""
+        """Return the role for a data set with the files `names`. If no file matches, `fallback` becomes the pattern."""
         is_found = not self.fallback or any(map(self.match, names))
         return self if is_found else replace(self, pattern=self.fallback)
 
@@ -106,7 +106,7 @@ class LabelFile:
         fields: The fields, in order.
         parse: Function (bytes, path, strict) -> Parsed. If `strict` is true, `parse` raises BadInput for an invalid
             label, otherwise `parse` skips the label. For a sample without the file, the arguments are b"" and `Path()`.
-        may_be_empty: True if a sample is complete even if its file has no labels.
+        may_be_empty: True if a file without labels is complete, False if its sample is then incomplete.
     """
 
     role: str
@@ -161,7 +161,7 @@ class ListedSource(base.Source):
         return {}
 
     def read_values(self, sample: FileSample, files: Mapping[str, bytes]) -> base.Sample:
-        """Return the other values of `more_fields`. files: role -> bytes of the file. Raises BadInput."""
+        """Return the values of `more_fields` that are made from `files`, role -> bytes of the file. Raises BadInput."""
         return {}
 
     def __len__(self) -> int:
@@ -176,7 +176,7 @@ class ListedSource(base.Source):
         return base.SampleEntry(sample.key, files, self.stem_of(sample))
 
     def stem_of(self, sample: FileSample) -> str:
-        """Return the relative path of the main file without suffix. Paths of sidecars begin with this path."""
+        """Return the relative path of the main file without suffix. Sidecars have this path and their own suffix."""
         return base.stem_of(sample.paths[self.roles[0].name])
 
     def read(self, index: int, names: Sequence[str]) -> base.Sample:
@@ -203,7 +203,7 @@ class ListedSource(base.Source):
         return found | self.read_values(sample, files) if is_computed else found
 
     def missing(self, index: int) -> str | None:
-        """Return which labels are absent, empty or skipped. None if complete. Reads the label files."""
+        """Return which labels are absent, empty or skipped, or None if none are. Reads the label files."""
         sample = self._samples[self.checked(index)]
         reasons = []
         for label in self.labels:

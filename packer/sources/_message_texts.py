@@ -10,7 +10,7 @@ _KINDS = 10  # number of suffixes in one message
 
 
 def suffix_of(name: str) -> str:
-    """Return the suffix of a relative path in lower case, such as `.jpg`, "" without a suffix. Faster than pathlib."""
+    """Return the suffix of a path in lower case, such as `.jpg`, or "" if there is none. Faster than pathlib."""
     file = name[name.rfind("/") + 1 :]
     dot = file.rfind(".")
     return file[dot:].lower() if 0 < dot < len(file) - 1 else ""
@@ -22,7 +22,7 @@ def shown(name: str) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return the first 20 names, and the number of further names: `a, b, c and 5 more`."""
+    """Return the first 20 names, and how many more there are: `a, b, c and 5 more`."""
     found = list(names)
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return ", ".join(shown(name) for name in found[:_SHOWN]) + more

@@ -51,12 +51,12 @@ def is_image_word(name: str) -> bool:
 
 
 def is_role(name: str) -> bool:
-    """Return True if a name contains a word for images, or for files that belong to images."""
+    """Return True if a name contains a word for images, or a word for files that belong to images."""
     return is_image_word(name) or is_companion(name)
 
 
 def has_labels(name: str) -> bool:
-    """Return True if a name contains a word for images whose pixels are labels, such as masks, and none for depth."""
+    """Return True if a name contains a word for images whose pixels are labels, such as mask, and none for depth."""
     found = set(words(name))
     return bool(found & _LABEL_MAPS) and not found & DEPTHS
 
@@ -86,9 +86,9 @@ def are_splits(names: Collection[str]) -> bool:
 
 
 def numbered_classes(where: str, found: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return class names, where the class with number i is at position i: `known`, or the sorted names in `found`.
+    """Return the class names; the class with number i is at position i. They are `known`, or else the sorted `found`.
 
-    known: classes of the pack of --classes-from, empty without the option. Raises BadInput for a class not in `known`.
+    `known` is empty without the option --classes-from. A class in `found` that is not in `known` raises BadInput.
     """
     unknown = sorted(set(found).difference(known)) if known else []
     if unknown:

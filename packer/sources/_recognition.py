@@ -66,7 +66,7 @@ def detect(root: Path | FileTree, *, follow_links: bool = False, given: Collecti
 
 
 def recognize_records(root: Path) -> tuple[str, str] | None:
-    """Return `(name of the source, message)` for a file of records or a folder of such files, None otherwise."""
+    """Return `(name of the source, line for the user)` for a file of records or a folder of such files, else None."""
     if root.is_file():
         place = root.resolve()
         folder, found = SourceRoot(place.parent), [place.name]
@@ -79,7 +79,7 @@ def recognize_records(root: Path) -> tuple[str, str] | None:
 
 
 def archive_for_sure(root: Path) -> FileTree | None:
-    """Return the tree of an archive, None for any other file or if a source of records reads it. Raises BadInput."""
+    """Return the tree of an archive, or None if the file is not an archive or a source of records reads it."""
     return open_archive(root) if root.is_file() and recognize_records(root) is None else None
 
 
@@ -123,10 +123,10 @@ def _detect_file(root: Path, *, given: Collection[str]) -> tuple[str, str]:
 
 
 def _detect_tar(root: Path, sentence: str, *, given: Collection[str]) -> tuple[str, str]:
-    """Return `(name, line)` of the source of a tar, which contains samples of WebDataset or the files of a folder.
+    """Return `(name, line)` of the source of a tar: a source of folders, or WebDataset with the line `sentence`.
 
-    Consecutive members that differ only in suffix are a WebDataset sample. Another source that recognizes the files is
-    preferred. If all samples have equal suffixes, InvalidRequest is raised instead. sentence: line for WebDataset.
+    Consecutive members that differ only in suffix are a WebDataset sample. A source that recognizes the layout of the
+    files is preferred. If all samples also have equal suffixes, both sources fit, and InvalidRequest is raised.
     """
     from packer.sources._trees import tar_tree  # imported late: only a tar needs it
     from packer.sources.records.webdataset import suffixes_of_samples
@@ -171,9 +171,10 @@ def _by_rank(
     given: Collection[str],
     ranks: Container[int] | None = None,
 ) -> tuple[str, str] | None:
-    """Return `(name, line)` of the source of the highest rank that recognizes the files, None if no source does.
+    """Return `(name, line)` of the source of the highest rank that recognizes the files, or None if no source does.
 
-    ranks: ranks to try, None for all. given: see `detect`. Raises InvalidRequest for two sources of equal rank.
+    Only sources with `ranks` are tried (None: all), and layouts only if they have the options `given`. Raises
+    InvalidRequest for two sources of equal rank.
     """
     for rank, modules in groupby(_modules(_that_may_recognize(files)), key=lambda pair: int(pair[0].SPECIFICITY)):
         tried = list(modules)
@@ -190,7 +191,6 @@ def _by_rank(
 def _recognized(
     tree: FileTree, files: Sequence[str], modules: Iterable[tuple[ModuleType, str]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield `(name, line)` of each source that recognizes the files."""
     for module, name in modules:
         sentence = module.Source.recognize(tree, files)
         if sentence is not None:
@@ -213,6 +213,6 @@ def _that_may_recognize(files: Sequence[str]) -> set[str]:
 
 
 def _modules(chosen: Iterable[str] | None = None) -> list[tuple[ModuleType, str]]:
-    """Return `(module, name)` of the chosen sources, highest rank first. None chooses all."""
+    """Return `(module, name)` of the `chosen` sources (None: all), highest rank first."""
     pairs = ((load(name), name) for name in (names() if chosen is None else chosen))
     return sorted(pairs, key=lambda pair: (-pair[0].SPECIFICITY, pair[1]))

@@ -89,7 +89,7 @@ def _boxes(text: str) -> Any:
 def box_edges(
     boxes: npt.ArrayLike, row_name: Callable[[int], str] = lambda row: f"box {row + 1}"
 ) -> npt.NDArray[np.float32]:
-    """Convert boxes to float32 (N, 4). row_name: name of a row for messages. Raises BadInput for an invalid box."""
+    """Convert boxes to float32 (N, 4). An invalid box raises BadInput with `row_name` of its row."""
     edges = np.asarray(boxes, np.float64)
     check_boxes(edges, row_name)
     return edges.astype(np.float32)
@@ -106,7 +106,7 @@ def check_boxes(
     Args:
         boxes: Array to check, rows x0, y0, x1, y1.
         row_name: Function that returns the name of a row for messages.
-        may_be_exchanged: True also allows x0 > x1 and y0 > y1.
+        may_be_exchanged: True also allows x0 > x1 and y0 > y1. False raises BadInput for them.
     """
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise BadInput(f"{boxes.dtype} {boxes.shape} is not an array of boxes: expected (N, 4), x0 y0 x1 y1 of each")

@@ -27,7 +27,7 @@ def described(images: Mapping[str, str], *, has_decoder: bool = False) -> str:
 
     Args:
         images: Result of `unread_images`.
-        has_decoder: True if the source has the option --decode-with.
+        has_decoder: True if the source has the option --decode-with, so that the advice may contain it.
     """
     counts = Counter(images.values())
     kinds = ", ".join(f"{shown(kind)} {count}" for kind, count in sorted(counts.items(), key=lambda pair: -pair[1]))
@@ -39,6 +39,6 @@ def described(images: Mapping[str, str], *, has_decoder: bool = False) -> str:
 
 
 def reported(images: Mapping[str, str], *, has_decoder: bool = False) -> tuple[list[tuple[str, str]], str]:
-    """Return `unread` and `unread_message` of a source, both empty without images. See `described`."""
+    """Return `unread` and `unread_message` of a source. Both are empty if `images` is empty."""
     unread = [(name, f"image in a format that packer does not read: {kind}") for name, kind in images.items()]
     return unread, described(images, has_decoder=has_decoder) if images else ""

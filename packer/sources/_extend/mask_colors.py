@@ -69,7 +69,7 @@ class MaskColors:
         return cls(name, read_color_classes(base.read_file(path), file), file, unknown)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry for the manifest. `classes` is "voc" or a list of [value, red, green, blue, name]."""
+        """Return the table for the manifest. `classes` is "voc" or a list of [value, red, green, blue, name]."""
         rows = [[each.value, *each.color, each.name] for each in self.classes]
         return {"classes": VOC if self.where == _PALETTE else rows, "unknown": self.unknown}
 
@@ -122,7 +122,6 @@ def add_mask_colors(source: base.Source, tables: Sequence[MaskColors]) -> base.S
 
 
 def _described(table: MaskColors) -> str:
-    """Return a note with the file and the number of colors, and the reason if the mask field gets no class names."""
     has_names = class_names(table.classes) is not None or not any(each.name for each in table.classes)
     reason = "" if has_names else "; no classes, because the values are not 0, 1, 2, ... with one name each"
     return f"{table.where}, {counted(len(table.classes), 'color')}{reason}"

@@ -52,8 +52,8 @@ class Sidecar:
         name: The name of the field.
         suffix: The suffix of the files, or a path pattern with placeholders.
         kind: The kind of the field, such as "image", "depth", "mask" or "text".
-        invalid: The value of depth pixels without a measurement. None: not declared, or another kind.
-        dtype: The dtype of a mask, uint8 or uint16. None: uint8, or another kind.
+        invalid: The value of depth pixels without a measurement. None if not declared, and for other kinds.
+        dtype: The dtype of a mask, uint8 or uint16. None means uint8 for a mask, and is used for other kinds.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Sidecar:
 
     @cached_property
     def pattern(self) -> SidecarPattern | None:
-        """The pattern of the paths of the files. None: `suffix` is not a pattern."""
+        """The pattern of the paths of the files, or None if `suffix` is not a pattern."""
         return SidecarPattern(self.suffix) if "{" in self.suffix else None
 
     @property
@@ -99,7 +99,7 @@ class Sidecar:
 
     @property
     def outside(self) -> str | None:
-        """The folder outside of the source that contains the files, such as `../masks`. None: inside the source."""
+        """The folder with the files if it is outside of the source, such as `../masks`, else None."""
         return self.pattern.outside if self.pattern else None
 
     def path(self, source: base.Source, row: int) -> str:
@@ -115,7 +115,7 @@ def add_sidecars(
 ) -> base.Source:
     """Return a source with the fields of `source` and the fields from sidecar files.
 
-    The caller excludes the sidecar files from the samples of a folder, with the option `ignore_suffixes`.
+    If `source` is a folder, its option `ignore_suffixes` must exclude the sidecar files, or they are samples, too.
 
     Args:
         source: The source of the samples.
@@ -166,7 +166,7 @@ def add_sidecars(
 
 
 def _check_own(source: base.Source, sidecars: Sequence[Sidecar]) -> None:
-    """Raise InvalidRequest if two samples share a sidecar file, unless the pattern means one file per folder."""
+    """Raise InvalidRequest if two samples share a sidecar file. A pattern without a file name may be shared."""
     for sidecar in sidecars:
         if sidecar.pattern is not None and not {"{stem}", "{name}"} & set(re.findall(r"\{\w+\}", sidecar.suffix)):
             continue  # one file for a folder
@@ -195,7 +195,7 @@ def _check_readable(sidecars: Sequence[Sidecar], decode_with: str) -> None:
 
 
 def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequence[str]) -> set[str]:
-    """Return the paths (`../masks/1.png`) in sidecar folders outside of the source. `names`: paths in the source."""
+    """Return the paths (`../masks/1.png`) of files in sidecar folders outside of a source with the files `names`."""
     found: set[str] = set()
     tops = {name.partition("/")[0] for name in names}
     for sidecar in sidecars:
@@ -220,8 +220,6 @@ def _outside_names(source: base.Source, sidecars: Sequence[Sidecar], names: Sequ
 
 
 class _Files(AddedFields):
-    """The fields from sidecar files."""
-
     def __init__(self, source: base.Source, sidecars: Sequence[Sidecar]) -> None:
         self._sidecars = {sidecar.name: sidecar for sidecar in sidecars}
         self._whole: frozenset[str] = frozenset()  # number fields whose values are all whole
@@ -236,7 +234,7 @@ class _Files(AddedFields):
         self._main = next((field.name for field in source.schema if field.kind == "image"), None)
 
     def find_whole_numbers(self, source: base.Source, rows: Iterable[int]) -> None:
-        """Declare a number field as int64 if its files of `rows` contain integers. float64 rounds large integers."""
+        """Change a number field to int64 if all its files contain integers, because float64 rounds large ones."""
         numbers = [sidecar for sidecar in self._sidecars.values() if sidecar.kind == "number"]
         whole = {sidecar.name for sidecar in numbers}
         for row in rows if numbers else ():

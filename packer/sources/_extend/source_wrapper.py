@@ -21,7 +21,7 @@ class AddedFields(ABC):
         fields: The added fields.
         changed: Fields of the inner source that keep the name and get other values.
         needs: The names of fields of the inner source that `values` reads.
-        decodes: True: `values` decodes images and returns arrays instead of the bytes of image files.
+        decodes: True if `values` decodes images and returns arrays, False if it returns the bytes of image files.
         companions: The names of added fields whose values come from additional files, such as sidecars.
         outside: Folders outside of the root that contain additional files.
     """
@@ -45,12 +45,12 @@ class AddedFields(ABC):
         return ()
 
     def asked(self, of_source: dict[str, Any]) -> dict[str, Any]:
-        """Return the manifest entries `of_source` of the inner source, merged with entries for the added fields."""
+        """Return the manifest entries of the inner source, `of_source`, with the entries for the added fields."""
         return of_source
 
 
 class DerivedSource(base.Source):
-    """Some rows of another source, in the order of the rows, with added fields."""
+    """A source with some samples of an inner source, in a given order, and with added fields."""
 
     def __init__(
         self,
@@ -130,8 +130,6 @@ class DerivedSource(base.Source):
 
 
 class _NoFields(AddedFields):
-    """An addition without fields."""
-
     fields = ()
 
     def values(self, sample: base.Sample, source: base.Source, row: int, names: Collection[str]) -> base.Sample:
@@ -139,7 +137,7 @@ class _NoFields(AddedFields):
 
 
 def subset(source: base.Source, rows: Sequence[int]) -> base.Source:
-    """Return a source with the samples at the positions `rows`, in this order. The caller repeats no position."""
+    """Return a source with the samples at the positions `rows`, in this order. No position may occur twice."""
     own = source.subset(rows)
     if own is not None:
         return own

@@ -9,8 +9,9 @@ After a key, a path or a file name with suffix, a line may contain other words (
 sample. Repeated samples count once. Blank lines and lines that begin with `#` are ignored. All line ends are accepted.
 
 Random splits: the user declares NAME=SHARE, such as `train=0.9`. The samples are sorted by sha256(seed, key) and cut
-into consecutive shares. Counts are exact, and equal seeds and keys give equal splits on every machine. An additional
-sample changes the split only of samples next to a cut. Samples with equal values of the field `by` have one split.
+into consecutive shares. The size of a split is its share of the samples, rounded. Equal seeds and keys give equal
+splits on every machine. An additional sample changes the split only of samples next to a cut. With a field `by`, all
+samples with the same value of this field are in one split.
 """
 
 import hashlib
@@ -65,12 +66,12 @@ class Shares:
 
     @property
     def ends(self) -> list[Fraction]:
-        """The cumulative sum of the shares, in order. 1 means all samples."""
+        """The cumulative sums of the shares, in order. 1 means all samples."""
         return list(accumulate(map(Fraction, self.shares.values())))
 
 
 def splits_to_json(splits: "Lists | Shares") -> dict[str, Any]:
-    """Return the entry for the manifest: for lists, name -> SHA-256 of the file; for shares, all attributes."""
+    """Return the splits for the manifest. Lists become name -> SHA-256 of the file, shares become their attributes."""
     if isinstance(splits, Shares):
         return {"shares": dict(splits.shares), "seed": splits.seed, "by": splits.by}
     return {name: hashlib.sha256(base.read_file(file)).hexdigest() for name, file in splits.items()}
@@ -98,8 +99,8 @@ def parse_splits(texts: Sequence[str], *, seed: int = 0, by: str | None = None) 
 def add_splits(source: base.Source, lists: Lists) -> base.Source:
     """Return a source with only the listed samples, in the order of `source`, and with the field `split`.
 
-    The value of `split` is the position of the list in `lists`. Raise BadInput if a line names no sample, or if a
-    sample is in two lists.
+    The value of `split` is the position of the list in `lists`. Raise BadInput if a line contains no sample of the
+    source, or if a sample is in two lists.
     """
     names = tuple(lists)
     numbers = array("h", [-1]) * len(source)
@@ -131,9 +132,9 @@ def add_splits(source: base.Source, lists: Lists) -> base.Source:
 
 
 def add_shares(source: base.Source, shares: Shares) -> base.Source:
-    """Return a source with random splits as the field `split`. Samples outside of all shares are skipped.
+    """Return a source with random splits as the field `split`. If the shares sum to less than 1, the rest is skipped.
 
-    Raise InvalidRequest if the field `shares.by` has no single value per sample, or if a share has no samples.
+    Raise InvalidRequest if the field `shares.by` is not one number or text per sample, or if a split has no samples.
     """
     names, ends, count = tuple(shares.shares), shares.ends, len(source)
     numbers = array("h", [-1]) * count
@@ -172,9 +173,9 @@ def _with_numbers(
     left_out: Sequence[tuple[str, str]] = (),
     how: str = "",
 ) -> base.Source:
-    """Return the samples whose number in `addition` is at least 0. reason: why the others are skipped.
+    """Return the samples whose number in `addition` is at least 0. Others are skipped with `reason`.
 
-    unread: unreadable images in a split. left_out: unreadable images in no split. how: text to append to the note.
+    Unreadable images are in `unread` if they are in a split, else in `left_out`. `how` is appended to the note.
     """
     names, numbers = addition.names, addition.numbers
     left_out = [*((source.key(row), reason) for row, number in enumerate(numbers) if number < 0), *left_out]
@@ -201,7 +202,7 @@ def _group(source: base.Source, row: int, name: str) -> str:
 
 
 class _RowsByName:
-    """An index of samples by key and by file name. File names are indexed when a name is not a key."""
+    """An index of samples by key, by path and by file name."""
 
     def __init__(self, source: base.Source) -> None:
         self._source = source
@@ -261,9 +262,9 @@ class _SplitNumber(AddedFields):
     def __init__(
         self, source: base.Source, numbers: "array[int]", names: tuple[str, ...], manifest: Mapping[str, Any]
     ) -> None:
-        """Store the split number of each row of the source (-1: no split), and the entry for the manifest.
+        """Store the split number of each row of the source (-1: no split), and the splits for the manifest.
 
-        A field `split` of the source, such as that of several COCO files, gets the new values.
+        If the source has a field `split`, such as that of several COCO files, the field gets the new values.
         """
         self.numbers = numbers
         self.names = names

@@ -45,7 +45,7 @@ class Members:
         self.refused: list[str] = []
 
     def add_file(self, name: str, *numbers: int) -> None:
-        """Add a file. An unsafe path is added to `refused`. numbers: one number per column."""
+        """Add a file with one number per column. An unsafe path is added to `refused` instead."""
         path = self._checked(name)
         if path:
             self.names.append(path)
@@ -92,7 +92,7 @@ class Members:
         return root
 
     def _enter_root(self, top: str) -> str:
-        """Make the folder `top`, or the Finder's single folder, the root if it contains all files. Return it or ""."""
+        """Make a folder with all files the root: `top`, or the single folder of a Finder archive. Return it, or ""."""
         tops = {name.partition("/")[0] for name in (*self.names, *self.folders)}
         left = {name for name in tops - {top} if clutter_kind(name, is_folder=name in self.folders)}
         rest = tops - left
@@ -139,7 +139,7 @@ class ListedTree(FileTree):
     """A tree with a complete list of files, such as an archive or an object store."""
 
     def __init__(self, root: Path, members: Members) -> None:
-        """Create a tree. members: `Members` after `resolve`."""
+        """Create a tree of `members`, after `Members.resolve`."""
         self.root = root
         self._contents = Contents(members.names, sorted(members.folders))
 
@@ -235,6 +235,5 @@ def place_of(path: Path) -> tuple[SourceRoot, str]:
 
 
 def _stem(name: str) -> str:
-    """Return the file name of an archive without `.tar.gz`, `.tgz`, `.tar` or `.zip`."""
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), "")
     return name[: len(name) - len(ending)]

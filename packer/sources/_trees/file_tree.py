@@ -15,7 +15,10 @@ def most_file_bytes(max_pixels: int) -> int:
 
 
 class FileState(NamedTuple):
-    """Unpacked size, time of the last change (of the archive, for a file in it), and whether the file is regular."""
+    """Unpacked size in bytes, time of the last change, and whether the file is regular.
+
+    The time of a file in an archive is that of the archive.
+    """
 
     size_bytes: int
     time_ns: int
@@ -23,7 +26,7 @@ class FileState(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """Sorted relative POSIX paths: `names` of the files in an archive, `folders` of all folders with files."""
+    """Sorted relative POSIX paths in an archive: `names` are the files, `folders` the folders that contain them."""
 
     names: Sequence[str]
     folders: Sequence[str]
@@ -34,11 +37,11 @@ class FileTree(ABC):
 
     Attributes:
         root: Path of the folder or archive, or the URL. Paths in messages begin with `root`.
-        follow_links: True follows symbolic links that lead out of `root`.
+        follow_links: True follows symbolic links that lead out of `root`. False makes them errors.
         most_bytes: Largest allowed size of a file of one sample.
         unpacks_again: True if reading files out of order unpacks parts of the archive repeatedly.
         reads_at_once: Number of threads that should read in parallel. Greater than 1 for reads from a server.
-        is_local: True if the files are on a disk below `root`.
+        is_local: True if the files are on a disk below `root`, False if they are on a server.
     """
 
     root: Path
@@ -52,7 +55,7 @@ class FileTree(ABC):
     def read(self, name: str, *, is_table: bool = False) -> bytes:
         """Return the bytes of a file. Raises BadInput if the file cannot be read or is too large.
 
-        is_table: True for a file with values of many samples, which may be larger than `most_bytes`.
+        `is_table` is True for a file with values of many samples, which may be larger than `most_bytes`.
         """
 
     def check_size(self, name: str, size: int) -> None:

@@ -36,7 +36,7 @@ HOW_TO_FOLLOW = "--follow-links (follow_links=True)"
 
 
 class LinkLeadsOut(BadInput):
-    """Error for a path that a symbolic link leads out of the folder, without `follow_links`."""
+    """Error for a path that leads out of the folder through a symbolic link, without `follow_links`."""
 
 
 @dataclass(eq=False)

@@ -103,13 +103,13 @@ def clutter_kind(name: str, *, is_folder: bool) -> str | None:
 
 
 class _Clutter:
-    """Filter that skips and counts the files and folders of desktops and editors."""
+    """A filter that skips the files and folders of desktops and editors, and counts them."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def passes(self, name: str, *, is_folder: bool) -> bool:
-        """Return True for an entry of the data set. Any other entry is counted."""
+        """Return True for an entry of the data set. Return False for any other entry, and count it."""
         kind = clutter_kind(name, is_folder=is_folder)
         if kind is not None:
             self.counts[kind] += 1
@@ -134,7 +134,6 @@ def _listed_contents(root: Path, contents: Contents) -> Listing:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Split `a/b/c` into `("a/b/", "c")`."""
     at = name.rfind("/") + 1
     return name[:at], name[at:]
 
@@ -146,8 +145,8 @@ _Identity = tuple[int, int]
 class _Walk:
     """The state of a listing.
 
-    links: links to folders that are to be followed, each with the identities of the folders that contain the link.
-    seen: identity (device, inode) of each listed folder -> path. elsewhere: refused links out of the root.
+    `links` are links to folders that will be followed, each with the identities of the folders that contain it. `seen`
+    is identity (device, inode) of a listed folder -> path. `elsewhere` are refused links out of the root.
     """
 
     folder: SourceRoot
@@ -162,7 +161,7 @@ class _Walk:
     found: _Clutter = field(default_factory=_Clutter)
 
     def follow(self, name: str, above: frozenset[_Identity]) -> None:
-        """List the folder behind a link, unless already listed or outside the root. above: folders with the link."""
+        """List the folder behind a link inside the folders `above`, unless it is already listed or outside the root."""
         try:
             status = os.stat(os.path.join(self.folder.root, name))
         except OSError as error:
@@ -177,7 +176,7 @@ class _Walk:
             self.enter(f"{name}/", above, is_followed=True)
 
     def enter(self, prefix: str, above: frozenset[_Identity], *, is_followed: bool = False) -> None:
-        """List the folder `prefix` and all its subfolders that are not links. above: the folders that contain it.
+        """List the folder `prefix`, inside the folders `above`, and all its subfolders that are not links.
 
         If `is_followed` is true, folders that are already listed are skipped. Otherwise no folder can come twice, and
         folders with equal identities, which some file systems return, are all listed.
@@ -205,7 +204,7 @@ class _Walk:
             pending += [(f"{name}/", inside) for name in inner]
 
     def _is_entered(self, name: str, identity: _Identity, above: frozenset[_Identity], *, is_followed: bool) -> bool:
-        """Return whether to skip a folder that is in `above`, or is listed and behind a link. Record both cases."""
+        """Return True for a folder to skip: it is in `above`, or is listed already and behind a link."""
         if identity in above:
             self.loops.append(name)
         elif is_followed and identity in self.seen:

@@ -55,7 +55,7 @@ class StoreTree(ListedTree):
         return self._read(name, found, 0, min(count, found.bytes)) if found.bytes else b""
 
     def state(self, name: str) -> FileState:
-        """Return size and time. The time is the seconds of the server, with a hash of the ETag as nanoseconds."""
+        """Return size and time. Servers state seconds only, so the nanoseconds are a hash of the ETag."""
         found = self._objects[self.row(name)]
         seconds = found.modified_ns // _SECOND_NS
         etag_ns = int.from_bytes(hashlib.sha256(found.etag.encode()).digest()[:8], "big") % _SECOND_NS

@@ -20,7 +20,7 @@ _MOST_UNPACKED_BYTES = 4 << 30  # largest unpacked size of a compressed tar
 
 
 def is_tar(path: Path, start: bytes) -> bool:
-    """Return True for a tar or tar.gz. start: first 512 bytes of the file. Raises BadInput for damaged gzip."""
+    """Return True for a tar or tar.gz with the first 512 bytes `start`. Raises BadInput for damaged gzip."""
     if tar.is_header(start) or not start.startswith(_GZIP):
         return tar.is_header(start)
     _, file = open_records(*place_of(path), is_packed=True)
@@ -28,7 +28,7 @@ def is_tar(path: Path, start: bytes) -> bool:
 
 
 def first_names(path: Path, count: int) -> list[str]:
-    """Return the names of the first `count` files in a tar, in order. Names after damage are not returned."""
+    """Return the names of the first `count` files in a tar, in order. If the tar is damaged, return those before."""
     folder, name = place_of(path)
     start = folder.start(name, tar.BLOCK_BYTES)
     _, file = open_records(folder, name, is_packed=not tar.is_header(start))
@@ -70,7 +70,7 @@ def tar_tree(path: Path) -> ArchiveTree:
 def _walk(
     path: Path, members: Members, read: tar.Read, skip: tar.Skip, *, size: int | None, at: int = 0, folder: str = ""
 ) -> None:
-    """Add every member from position `at` on. size: end of the tar, None if unknown. folder: name of an inner tar."""
+    """Add every member from position `at` on. `size` is the end of the tar, or None. `folder` names an inner tar."""
     try:
         for member in tar.members(read, skip=skip, at=at, size=size):
             name = member.name
@@ -93,7 +93,7 @@ def _walk(
 
 
 def _inner_members(path: Path, outer: Members, read: tar.Read, skip: tar.Skip) -> Members:
-    """Return the members of the inner tars. If an outer member is not a tar, return `outer`."""
+    """Return the members of the inner tars. If a file in the outer tar is not a tar, return `outer`."""
     spans = list(zip(outer.names, *outer.columns, strict=True))
     if not all(tar.is_header(read(offset, min(size, tar.BLOCK_BYTES))) for _, offset, size in spans):
         return outer
@@ -114,7 +114,7 @@ def _until(read: tar.Read, end: int) -> tar.Read:
 
 
 def _limited(read: tar.Read) -> tar.Read:
-    """Return a function that raises BadInput for unpacked bytes beyond a limit: a small gzip may unpack to any size."""
+    """Return a function that limits the unpacked bytes, because a small gzip may unpack to any size."""
 
     def limited(offset: int, size: int) -> bytes:
         if offset + size > _MOST_UNPACKED_BYTES:

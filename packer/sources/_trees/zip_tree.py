@@ -18,7 +18,7 @@ _MOST_DIRECTORY_BYTES = 256 << 20  # enough for two million names of ImageNet's 
 
 
 def is_zip(start: bytes) -> bool:
-    """Return True for a zip file. start: first bytes of the file, at least 4."""
+    """Return True for a zip file with the first bytes `start`, at least 4."""
     return start.startswith(_MAGICS)
 
 

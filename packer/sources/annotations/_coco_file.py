@@ -47,7 +47,7 @@ RunLengths = tuple[str | Sequence[int], tuple[int, int]]  # `counts` of the file
 
 
 class CocoImage(NamedTuple):
-    """An image: file name, and size (height, width) in px, or None if the annotation file contains no valid size."""
+    """An image: file name and (height, width) in px. The size is None if the annotation file contains no valid size."""
 
     name: str
     size: tuple[int, int] | None
@@ -84,7 +84,7 @@ class CocoObject(NamedTuple):
             px. An absent id is NO_ID, an absent area is NaN.
         keypoints: The bytes of a float32 array (K, 3): x, y, visibility.
         points: The bytes of a float32 array (P, 2): x, y of polygon points. A row (NaN, NaN) ends each polygon.
-        runs: Run lengths and mask size. None: the object has no run lengths.
+        runs: Run lengths and mask size, or None if the object has no run lengths.
     """
 
     category: int
@@ -143,7 +143,7 @@ class AnnotationFile:
         return sum(len(values) for by_image in self.values.values() for values in by_image.values())
 
     def add_problem(self, text: str) -> None:
-        """Count an annotation that is not valid, and store the reason `text` if it is among the first 20."""
+        """Count an annotation that is not valid, and store the reason `text` unless 20 reasons are stored already."""
         self.problem_count += 1
         if len(self.problems) < _SHOWN_PROBLEMS:
             self.problems.append(text)
@@ -319,7 +319,7 @@ def _panoptic(element: _Element) -> Panoptic:
 
 
 def _check_references(file: AnnotationFile) -> None:
-    """Remove annotations of unknown images or categories, after the file is read, and add each to the problems."""
+    """Remove annotations of unknown images or categories, and add each to the problems."""
     for kind, by_image in file.values.items():
         for image, values in [*by_image.items()]:
             by_image[image] = []

@@ -82,12 +82,12 @@ class CocoLabels(ABC):
         self._describe(files, len(images))
 
     def merged(self, found: Sequence[Sequence[Any]]) -> list[Any]:
-        """Return the annotations of one image, merged from several files. `found` has one list for each file."""
+        """Return the annotations of one image. `found` has a list of them for each file."""
         return [value for values in found for value in values]
 
     @abstractmethod
     def _describe(self, files: Sequence[AnnotationFile], count: int) -> None:
-        """Set `fields` and `notes`. `count` is the number of samples."""
+        """Set `fields` and `notes` for `count` samples."""
 
     def of_sample(self, sample: int) -> Sequence[Any]:
         """Return the annotations of the sample at position `sample`. Empty: the sample has no annotations."""

@@ -90,7 +90,7 @@ def tasks_of(kinds: Collection[str], *, has_categories: bool) -> frozenset[str]:
 
 
 def split_names(tasks: Mapping[str, frozenset[str]]) -> list[str]:
-    """Return one split for each annotation file, in the order of `tasks`. Empty: the file has no split.
+    """Return the split of each annotation file in `tasks`, or "" for none.
 
     `tasks` is annotation file -> tasks of the file. Two files with the same task always have different splits.
     """
@@ -163,11 +163,11 @@ class ImageFolders:
         return [path if path in self._paths.get(path[path.rfind("/") + 1 :], ()) else "" for path in whole]
 
     def _with_slashes(self, name: str) -> str:
-        """Return a name with backslashes replaced by slashes, unless a file name contains the backslashes."""
+        """Return a name with slashes for backslashes, unless a file of the data set has the backslashes in its name."""
         return name if "\\" not in name or name[name.rfind("/") + 1 :] in self._paths else name.replace("\\", "/")
 
     def _folder(self, names: Iterable[str], label_file: str, split: str, other_splits: Collection[str]) -> str:
-        """Return the folder that the names are relative to. If no folder matches, return a name that no folder has."""
+        """Return the folder that the names are relative to, or a text that is not a folder if none matches."""
         counts: Counter[str] = Counter()
         for name in names:
             for path in self._paths.get(name[name.rfind("/") + 1 :], ()):
@@ -193,7 +193,7 @@ class ImageFolders:
 
 
 def _is_of_another(folder: str, split: str, other_splits: Collection[str]) -> bool:
-    """Return whether a folder path names another split, such as `images/val` for the split `train2017`."""
+    """Return whether a folder belongs to another split, such as `images/val` for the split `train2017`."""
     words = _words(folder)
     rank = split_rank(split)
     ranks = {split_rank(part) for part in folder.split("/")} - {None}

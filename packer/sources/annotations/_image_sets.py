@@ -53,8 +53,8 @@ def read_image_sets(
         names: The relative paths to search for lists.
         images: Relative path of an image -> key, for all images.
         samples: The keys of the images that are samples.
-        task: The preferred folder in `ImageSets`, `Main` or `Segmentation`. If the folder is absent, lists of the
-            other folder or directly in `ImageSets` are read. Class lists are always read from `Main`, if present.
+        task: The preferred folder in `ImageSets`, `Main` or `Segmentation`. If it is absent, lists of the other folder
+            or directly in `ImageSets` are read. Class lists are always read from `Main`, if present.
 
     Raises:
         BadInput: A list is not readable.
@@ -101,10 +101,7 @@ def read_image_sets(
 
 
 def _known(images: Mapping[str, str]) -> dict[str, str]:
-    """Return name -> key. A list of a split may name an image by its key, its path, or its path without suffix.
-
-    images: Path -> key of each image.
-    """
+    """Return name -> key for path -> key. The name is the key, the path, or the path without suffix."""
     stems = {path.rpartition(".")[0]: key for path, key in images.items()}
     return {**stems, **images, **{key: key for key in images.values()}}
 
@@ -116,7 +113,10 @@ def _base(path: str, key: str) -> str:
 
 
 def _class_of(tree: FileTree, stem: str, lists: Mapping[str, str]) -> str | None:
-    """Return `person` for the stem `person_train` if a list `train` exists, "" for an empty list, otherwise None."""
+    """Return the class of a class list: `person` for the stem `person_train` if a list `train` exists, else None.
+
+    An empty list with a stem of this form gives "".
+    """
     for at in (match.start() for match in re.finditer("_", stem)):
         if at and stem[at + 1 :] in lists:
             first = _lines(tree.start(lists[stem], _START_BYTES))[:1]
@@ -144,7 +144,7 @@ def _key(line: str, base: str, known: Mapping[str, str]) -> str | None:
 
 
 def _disjoint(members: Mapping[str, Mapping[str, None]], notes: list[str]) -> dict[str, Mapping[str, None]]:
-    """Return the lists that are splits: not empty, not contained in others. {} if they overlap. Add to `notes`."""
+    """Return the lists that are splits: not empty, not contained in others. If they overlap, add a note, return {}."""
     kept = {stem: inside for stem, inside in members.items() if inside}
     for stem in sorted(kept, key=lambda stem: (-len(kept[stem]), "trainval" not in stem, stem)):
         others = set().union(*(inside for other, inside in kept.items() if other != stem))

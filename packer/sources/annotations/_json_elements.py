@@ -71,7 +71,7 @@ class _Scanner:
             raise JSONDecodeError("Extra data", self._text, self._position)
 
     def _items(self, end: str) -> Iterator[None]:
-        """Yield once before each item of a list or object that ends with `end`. The caller must parse the item."""
+        """Yield once before each item of a list or object that ends with `end`. The loop must parse the item."""
         if self._skip(end):
             return
         yield
@@ -89,7 +89,7 @@ class _Scanner:
         self._position = match.end() if match else self._position
 
     def _skip(self, character: str) -> bool:
-        """Skip spaces. If `character` is next, skip `character` and return True."""
+        """Skip spaces, and then `character` if it is next. Return True if it was."""
         self._skip_spaces()
         is_next = self._text.startswith(character, self._position)
         self._position += is_next

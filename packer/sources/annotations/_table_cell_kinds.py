@@ -60,10 +60,10 @@ class Column(NamedTuple):
 
 
 class ColumnCells:
-    """A detector of the kind of a column. The caller adds the cells in blocks."""
+    """A detector of the kind of a column. `add` receives its cells in blocks, `column` returns the kind."""
 
     def __init__(self, *, is_csv: bool) -> None:
-        """Begin without cells. With `is_csv`, all cells are texts, and texts such as `12` are numbers."""
+        """Begin without cells. With `is_csv`, all cells are texts, and texts such as `12` count as numbers."""
         self._is_csv = is_csv
         self._types: set[type] = set()
         self._ints: tuple[int, ...] = ()
@@ -85,7 +85,7 @@ class ColumnCells:
         self._floats = _bounds([*self._floats, *floats])
 
     def column(self, name: str, *, rows: int) -> Column:
-        """Return the column `name` of a table with `rows` rows. If fewer cells are added, the others are empty."""
+        """Return the column `name` of a table with `rows` rows. Cells that were not added are empty."""
         least, most = self._ints or (0, 0)
         is_exact = least >= -_EXACT and most <= _EXACT
         gaps = rows - self._count
@@ -155,7 +155,7 @@ class PathPattern:
         return any(is_empty(cells[place]) for place in self.places)
 
     def path(self, cells: Sequence[Cell], folder: str) -> str:
-        """Return the path, relative to the root, for the row `cells` of a table in `folder`. See `checked_path`."""
+        """Return the path for the row `cells` of a table in `folder`. It is checked as in `checked_path`."""
         if self._texts == ["", ""]:
             return checked_path(cells[self.places[0]], folder)
         if self.is_empty(cells):
@@ -172,7 +172,7 @@ def column_place(name: str, columns: Sequence[str]) -> int:
 
 
 def checked_path(cell: Cell, folder: str) -> str:
-    r"""Return the path in a cell, relative to the root. Paths in cells are relative to `folder`, the table's folder.
+    r"""Return the path in a cell of a table in `folder`, relative to the root. The cell is relative to `folder`.
 
     A `\` separates folders like a slash. `./` and repeated slashes are ignored.
 

@@ -39,7 +39,7 @@ _BLOCK_ROWS = 4096
 
 
 class Texts:
-    """A list of texts that stores all texts in one array, to use less memory than a list of str."""
+    """A list of texts. It stores all texts in one array, which needs less memory than a list of str."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -124,7 +124,7 @@ class FileRows:
         return [found.get(name) for name in self.columns] if isinstance(found, dict) else found
 
     def __iter__(self) -> Iterator[Sequence[Cell]]:
-        """Yield the cells of each row in order. For CSV, faster than access by row number."""
+        """Yield the cells of each row in order. For CSV, this is faster than access by row number."""
         if self._separator is None:
             return (self[row] for row in range(len(self)))
         file = io.BytesIO(self._data)
@@ -217,7 +217,7 @@ def first_columns(name: str, start: bytes) -> tuple[str, ...]:
 
 
 def _csv_rows(path: Path, data: bytes, separator: str, *, at: int) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield (start, end, cells) for each row from the byte offset `at` on. Start and end are byte offsets."""
+    """Yield (start, end, cells) for each row from the byte `at` on. Start and end are the byte offsets of the row."""
     file = io.BytesIO(data)  # shares the bytes
     file.seek(at)
     reader = csv.reader((line.decode() for line in file), delimiter=separator, strict=True)
@@ -242,7 +242,7 @@ def _csv_rows(path: Path, data: bytes, separator: str, *, at: int) -> Iterator[t
 
 
 def _json_rows(path: Path, data: bytes, kind: type, *, at: int) -> Iterator[tuple[int, int, Any]]:
-    """Yield (start, end, value) for each line that is not blank, a value of type `kind`, from byte `at` on."""
+    """Yield (start, end, value) for each line that is not blank, from byte `at` on. Values have the type `kind`."""
     while at < len(data):
         newline = data.find(b"\n", at)
         end = newline if newline >= 0 else len(data)
@@ -260,7 +260,7 @@ def _json_rows(path: Path, data: bytes, kind: type, *, at: int) -> Iterator[tupl
 
 
 def _by_name(objects: Iterable[dict[str, Cell]]) -> Iterable[tuple[str, list[Cell]]]:
-    """Return (member name, values of this member in all objects) pairs."""
+    """Yield (member name, values of this member in all objects)."""
     found: dict[str, list[Cell]] = {}
     for members in objects:
         for name, cell in members.items():

@@ -57,7 +57,7 @@ def in_folder(folders: str, suffix: str) -> str:
 
 
 def image_role(name: str) -> FileRole:
-    """Return an image role with the field `name`. If `JPEGImages` and `images` are absent, any folder matches."""
+    """Return the role of images, with the field `name`. If `JPEGImages` and `images` are absent, any folder matches."""
     anywhere = rf"(?i:(?P<base>){_KEY}\.(?:{_IMAGES}))"
     pattern = in_folder("jpegimages|images", _IMAGES)
     return FileRole(name, "JPEGImages/ID.jpg", pattern, Field(name, "image", "encoded"), fallback=anywhere)
@@ -114,7 +114,7 @@ class VOCSource(FileSource):
 
     @classmethod
     def _recognize_by_names(cls, names: Sequence[str]) -> str | None:
-        """Return one line with the number of images, or None if `Annotations` and `JPEGImages` are not both present."""
+        """Return a line with the number of images if there are `Annotations` and `JPEGImages`, else None."""
         found = [
             roles
             for roles in cls._recognized(names)
@@ -124,7 +124,7 @@ class VOCSource(FileSource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return one line with the number of images, or None if folder names and XML files do not match VOC."""
+        """Return a line with the number of images if folder names and XML files match VOC, else None."""
         by_names = cls._recognize_by_names(names)
         if by_names is not None:
             return by_names
@@ -202,7 +202,7 @@ class VOCSource(FileSource):
         return read_annotation(data, path, strict=self._is_strict)
 
     def _read_label_maps(self) -> dict[str, Color | None]:
-        """Return label -> RGB color, None without color, from lines `label:r,g,b:parts:actions` of labelmap.txt."""
+        """Return label -> RGB color or None, from the lines `label:r,g,b:parts:actions` of labelmap.txt."""
         found: dict[str, Color | None] = {}
         for name in self._maps:
             for line in self.read_file(name).decode("utf-8-sig", "surrogateescape").splitlines():
@@ -294,10 +294,7 @@ class VOCSource(FileSource):
 
 
 def _by_folder(keys: Iterable[str]) -> dict[str, Any]:
-    """Return the arguments `splits` and `names` of ImageSets, made from the top folders of the images.
-
-    Return {} if a top folder does not have the name of a split.
-    """
+    """Return the arguments `splits` and `names` of ImageSets if all top folders of the images are splits, else {}."""
     tops = {key: key.partition("/")[0] for key in keys}
     names = set(tops.values())
     is_split = len(names) > 1 and all("/" in key and split_rank(top) is not None for key, top in tops.items())

@@ -43,7 +43,7 @@ class AnnotatedObject(NamedTuple):
         flags: Flag -> value, for the flags in FLAGS that the object has.
         parts: The parts of the object.
         number: VMRD's `<index>` of the object. None in other data sets.
-        fathers, children: VMRD: fathers are the numbers of the objects under this object, children of those on it.
+        fathers, children: In VMRD, the numbers of the objects under this object, and of the objects on it.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Annotation(NamedTuple):
     """The content of an annotation file.
 
     Attributes:
-        size: (height, width) of the image in px. None: absent.
+        size: (height, width) of the image in px, or None if absent.
         objects: The valid objects in the order of the file.
         dropped: The number of objects that are skipped because they are not valid.
     """
@@ -120,7 +120,6 @@ def _only(element: ET.Element, tag: str) -> ET.Element | None:
 
 
 def _text(element: ET.Element) -> str:
-    """Return the text before the first child element."""
     return (element.text or "").strip()
 
 

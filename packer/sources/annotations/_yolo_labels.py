@@ -61,7 +61,7 @@ class YoloLabels(NamedTuple):
         boxes: float64 (N, 4), x0, y0, x1, y1.
         points: float64 (P, 2), polygon points, corners of oriented boxes, or keypoints, in the order of the objects.
         starts: int64 (M,), the row in `points` of the first point of each polygon. Empty without polygons.
-        owners: int64 (M,), the position of the object of each polygon.
+        owners: int64 (M,), for each polygon, the number of its object.
         visibility: uint8 (N * K,), the visibility of K keypoints per object. Empty if keypoints have no visibility.
     """
 

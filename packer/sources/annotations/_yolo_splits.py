@@ -27,12 +27,12 @@ _MOST_PARTS = 64  # components of the longest suffix of a path
 
 
 class DescribedPaths:
-    """A resolver of the paths in a `data.yaml` or `obj.data`, and in the image lists named there.
+    """The paths in a `data.yaml` or `obj.data`, and in the image lists named there, as paths in the data set.
 
     Attributes:
         files: The relative paths of all files in the data set.
         lists: The image lists that `splits` has read.
-        absent: Line of an image list that names no file -> `list:line number`.
+        absent: Line of an image list that leads to no file -> `list:line number`.
         notes: Notes for the user.
     """
 
@@ -109,7 +109,7 @@ class DescribedPaths:
         return splits
 
     def _listed_images(self, name: str, images: set[str]) -> list[str]:
-        """Return the images in the image list `name`. Add lines that name no file to `absent`."""
+        """Return the images in the image list `name`. Add lines that lead to no file to `absent`."""
         self.lists.append(name)
         found = []
         for number, line in enumerate(read_text(self._tree.read(name), self._tree.root / name).split("\n"), start=1):
@@ -122,7 +122,7 @@ class DescribedPaths:
 
 
 def folder_splits(images: Sequence[str]) -> dict[str, list[str]]:
-    """Return split -> images from folder names. If any image has no split in the path, all images are in split ""."""
+    """Return split -> images, by folder names. If an image is in no folder of a split, all images are in split ""."""
     words = [_split_word(name) for name in images]
     if not all(words):
         return {"": list(images)}
