@@ -45,7 +45,7 @@ class PostProcessing:
         channels_last: bool = False,
         skip: Collection[str] = (),
     ) -> None:
-        """Create the function from arguments of CUDAPrefetcher. Raises InvalidRequest for an invalid argument."""
+        """Create the function. CUDAPrefetcher has the same arguments. Raises InvalidRequest if one is invalid."""
         check_switches({"channels_last": channels_last})
         if dtype is not None and not dtype.is_floating_point:
             raise InvalidRequest(f"dtype={dtype}: expected a floating-point one; integers keep theirs")
@@ -89,7 +89,7 @@ class PostProcessing:
         return tensor
 
     def _on(self, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """Return 255, mean and std as tensors: a GPU divides by a Python number with another rounding."""
+        """Return 255, mean and std as tensors. A GPU would multiply by the inverse of a Python number instead."""
         found = self._constants.get(device)
         if found is None:
             given: Any = self._normalize
@@ -126,10 +126,10 @@ class SentBatch:
 
 
 class DeviceTransfer(Protocol):
-    """A transfer copies batches to one device."""
+    """The interface of transfers, which copy batches to one device."""
 
     def begin(self) -> None:
-        """Prepare a pass. The consumer's thread calls this before `send`."""
+        """Prepare a pass. The consumer's thread calls this method before `send`."""
 
     def send(self, batches: Iterator[Any]) -> Iterator[SentBatch]:
         """Start the copy of each batch and yield it. The sending thread runs and closes this generator."""
@@ -236,7 +236,10 @@ def pinned(size: int) -> PooledBuffer:
 def transfer_to(
     device: str | torch.device | int, postprocess: PostProcessing, skip: Collection[str] = ()
 ) -> DeviceTransfer:
-    """Return the transfer to a device that torch sees, else raise InvalidRequest. `skip` is that of CUDAPrefetcher."""
+    """Return the transfer to a device. `skip` contains the names of values that stay on the host.
+
+    Raises InvalidRequest if torch does not see the device.
+    """
     wanted = device_of(device)
     if wanted.type == "cpu":
         return HostTransfer(postprocess)

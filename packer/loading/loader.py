@@ -135,8 +135,8 @@ class Loader:
                 sample index).
             transform: A function of the sample, called in threads after the dataset's own transform.
             collate_fn: A function of a list of samples that returns the batch. With it, samples are decoded one by one.
-            drop_last: True drops an incomplete last batch. With weights, a Mix or a batch_sampler, True drops the last
-                batches that do not divide among the ranks. False makes all batches.
+            drop_last: True drops an incomplete last batch, False makes it. With weights, a Mix or a batch_sampler, the
+                batches may not divide among the ranks. True drops the last ones, False cuts the longest in halves.
             ragged: For fields of varying length, "list" makes lists of tensors, "pad" makes padded tensors. See the
                 table of the class.
             steps_per_epoch: Number of batches of an epoch. Epochs continue one endless stream of passes, and a `break`

@@ -6,8 +6,8 @@ samples of the sequence contain m samples of a dataset. For M datasets, m differ
 2. With two datasets, this is half a sample. If batch_size times the share is a whole number for every dataset, each
 batch contains exactly these numbers.
 
-Packs with equal fields and options are joined into one collection, and its batches are decoded as those of one pack.
-Other datasets are joined into a ConcatDataset.
+If all datasets are packs with equal fields and options, they become one collection, whose batches are decoded as those
+of one pack. Otherwise they are joined into a ConcatDataset.
 
 Each epoch takes the next samples of the sequence. Each dataset goes through its own passes, which continue in the next
 epoch. So all samples of a dataset are used equally often.
@@ -157,12 +157,7 @@ class _MixedBatches:
         return list(map(Step, np.split(indices, self.count), np.split(passes, self.count)))
 
     def _piece(self, begin: int, count: int) -> tuple[Indices, Indices]:
-        """Describe `count` samples of the endless sequence, from sample number `begin`.
-
-        Returns:
-            For each dataset, how many of its samples come before `begin`; and for each sample, the number of its
-            dataset.
-        """
+        """Return the number of samples of each dataset before sample `begin`, and the datasets of the next `count`."""
         margin = len(self.sizes)  # the place of the n-th sample of the sequence differs from n by half of it at most
         first = np.maximum(np.floor((begin - margin) * self.shares - 0.5), 0).astype(np.int64)
         last = np.ceil((begin + count + margin) * self.shares + 0.5).astype(np.int64)

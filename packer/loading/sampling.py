@@ -356,7 +356,7 @@ class LoaderState:
         return {**asdict(self), "before": [list(astuple(span)) for span in self.before]}
 
     def on(self, order: Order) -> "LoaderState":
-        """Return this position in an order that may have another number of ranks, and then another batch size.
+        """Return this position for `order`, which may have another number of ranks, and then another batch size.
 
         Raises InvalidRequest if the remaining samples do not divide among the ranks, or if only the batch size differs.
         """

@@ -72,7 +72,7 @@ class SizeBuckets:
         return int((-(-self._counts // self._batch_size)).sum())
 
     def identity(self) -> str:
-        """Return a text that identifies the buckets and the batch size. Another set of buckets has another text."""
+        """Return a text that identifies the buckets and the batch size."""
         return f"buckets {crc32(self._buckets.tobytes()):08x} of {self._batch_size}"
 
     def of_pass(self, seed: int, number: int) -> list[Step]:

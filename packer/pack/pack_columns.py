@@ -24,7 +24,7 @@ class Columns:
     """Columns of numbers by name. A column has one number per sample, or one per row, such as a box.
 
     Attributes:
-        kinds: name of a column of these -> kind: number, class or text.
+        kinds: name of a column -> kind, which is number, class or text.
         groups: name of a column of rows -> field to whose rows it belongs. A filter contains these names in `any(...)`.
         row_kinds: name of a column of rows -> kind.
     """
@@ -91,7 +91,7 @@ class PackColumns(Columns):
     Attributes:
         kinds: name -> kind, for each name that a filter may contain. These are the key, texts, number fields of shape
             (), `len(FIELD)`, `FIELD.width`, `FIELD.height`, `FIELD.area`, and `incomplete`, which is 0 or 1. `width`,
-            `height` and `area` are those of the first image. A field with one of these names replaces them. Packs of
+            `height` and `area` are those of the first image. A field with the same name takes precedence. Packs of
             version 1 have no texts, counts and sizes.
     """
 

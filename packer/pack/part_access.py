@@ -24,7 +24,7 @@ from packer.schema import Buffer
 
 
 class PartSupply(Protocol):
-    """A cache of limited size, which downloads the parts of a pack when they are needed."""
+    """A cache that downloads the parts of a pack when they are needed. Its size may be limited."""
 
     @property
     def url(self) -> str:
@@ -99,7 +99,7 @@ class Parts(ABC):
         return False
 
     def fetch_again(self, number: int) -> bool:
-        """Return False for a local part. Discard a damaged remote part for a new download, and return True."""
+        """Discard a damaged remote part for a new download, and return True. Return False if the part is local."""
         return False
 
     def close(self) -> None:  # noqa: B027  local parts need nothing

@@ -145,9 +145,9 @@ class SampleDecoder:
             raise CorruptRecord(f"{self.pack.where(index, self.images[0])}: {error}") from error
 
     def completed(self, index: int, record: Record) -> Record:
-        """Return `record`, which has the fields `stored`, with the encoded values from the index; raises CorruptPack.
+        """Return a record with the values of `record` and the encoded values of chosen fields in the index.
 
-        Number fields of fixed shape are not added.
+        Number fields of fixed shape are not added. Raises CorruptPack.
         """
         return {**record, **{name: self.pack.index.value(index, name) for name in self._indexed}}
 

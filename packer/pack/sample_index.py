@@ -478,7 +478,7 @@ def merge(
 
 
 def keys_in(piece: Path, schema: Schema) -> list[str]:
-    """Return the keys in a piece, one of the arguments of `merge`, in order; raises StorageError."""
+    """Return the keys in `piece`, a file or folder that `merge` accepts, in order; raises StorageError."""
     found = _flat(piece, file_forms(schema))
     keys, ends = found["keys"].tobytes(), found["key_ends"].tolist()
     return [keys[start:end].decode("utf-8", "surrogateescape") for start, end in pairwise([0, *ends])]

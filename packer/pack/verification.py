@@ -312,7 +312,7 @@ class _PartCheck:
 
 
 def _problems_at_url(url: StoreURL, level: Level, digest: str | None) -> Iterator[str]:
-    """Yield the problems of a pack behind a URL. Each file is downloaded to compute its sha256."""
+    """Yield the problems of a pack behind a URL. Files are downloaded to compute their sha256."""
     from packer.pack.remote_head import read_manifest  # the client of the stores, which folders do not need
     from packer.stores.store import Store
 

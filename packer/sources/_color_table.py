@@ -103,7 +103,7 @@ class ColorTable:
     """A mapping from colors to values, which converts images in colors to masks."""
 
     def __init__(self, values: Mapping[Color, int], where: str, *, unknown: int | None = None) -> None:
-        """Create the table `where`. Other colors get the value `unknown`. If this is None, they raise BadInput."""
+        """Create the table `where`. Colors not in `values` get the value `unknown`, or raise BadInput if it is None."""
         self._where = where
         self._unknown = unknown
         codes = _codes(np.asarray(list(values), np.uint8))

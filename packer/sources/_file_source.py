@@ -161,7 +161,7 @@ class FileSource(ListedSource):
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
-        """Return ((folder, key) -> role -> paths, for the files of all samples; the files without a role)."""
+        """Return (folder, key) -> role -> paths of the files of a sample, and the list of files without a role."""
         groups: Groups = {}
         others = []
         matchers = [(role.name, role.within(names).match) for role in roles]

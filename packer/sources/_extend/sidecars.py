@@ -53,7 +53,7 @@ class Sidecar:
         suffix: The suffix of the files, or a path pattern with placeholders.
         kind: The kind of the field, such as "image", "depth", "mask" or "text".
         invalid: The value of depth pixels without a measurement. None if not declared, and for other kinds.
-        dtype: The dtype of a mask, uint8 or uint16. None means uint8 for a mask, and is used for other kinds.
+        dtype: The dtype of a mask, uint8 or uint16. None if not declared, which is uint8, and for other kinds.
     """
 
     name: str
@@ -166,7 +166,7 @@ def add_sidecars(
 
 
 def _check_own(source: base.Source, sidecars: Sequence[Sidecar]) -> None:
-    """Raise InvalidRequest if two samples share a sidecar file. A pattern without a file name may be shared."""
+    """Raise InvalidRequest if two samples share a sidecar file, unless its pattern has neither {stem} nor {name}."""
     for sidecar in sidecars:
         if sidecar.pattern is not None and not {"{stem}", "{name}"} & set(re.findall(r"\{\w+\}", sidecar.suffix)):
             continue  # one file for a folder

@@ -101,7 +101,7 @@ def read_image_sets(
 
 
 def _known(images: Mapping[str, str]) -> dict[str, str]:
-    """Return name -> key for path -> key. The name is the key, the path, or the path without suffix."""
+    """Return name -> key. An image has three names: its key, its path, and its path without suffix."""
     stems = {path.rpartition(".")[0]: key for path, key in images.items()}
     return {**stems, **images, **{key: key for key in images.values()}}
 
