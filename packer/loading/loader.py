@@ -58,7 +58,7 @@ class LoaderStats:
     """Memory that a loader uses now.
 
     Args:
-        held_buffers: Number of buffers of batches that the caller still refers to.
+        held_buffers: Number of buffers of batches that are being made, are ready, or that you still refer to.
         worker_buffer_bytes: Size of the shared memory that a worker gets for a batch. 0 until it is known.
     """
 

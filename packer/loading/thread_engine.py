@@ -209,7 +209,7 @@ class ThreadEngine(BatchSource):
         """End all threads and free all batches.
 
         The garbage collector may call `stop` in a thread that holds the engine's lock. The other threads then see
-        `_stopped` and end within a second. The caller may also hold the lock of `threading`, which a thread needs to
+        `_stopped` and end within a second. Its thread may also hold the lock of `threading`, which a thread needs to
         end. Therefore `stop` waits until each thread leaves its loop, and not until each thread has ended.
         """
         self._stopped = True

@@ -2,7 +2,7 @@
 
 | file | dtype and shape | content |
 |---|---|---|
-| extras/paths.npy | uint8 [p] | relative POSIX paths, one after another, in UTF-8; invalid UTF-8 is unchanged |
+| extras/paths.npy | uint8 [p] | relative POSIX paths, one after another, in UTF-8; other bytes are unchanged |
 | extras/path_ends.npy | uint64 [n] | end of each path in paths.npy |
 | extras/data.npy | uint8 [d] | bytes of the files, one file after another |
 | extras/data_ends.npy | uint64 [n] | end of each file in data.npy |

@@ -1,6 +1,6 @@
 """Part readers: the process-wide cache of open parts, and the functions that check and open a part.
 
-All datasets of a process share one reader per part. A reader is pinned while a caller reads from it. The cache closes
+All datasets of a process share one reader per part. A reader is pinned while a function reads from it. The cache closes
 the least recently used readers that are not pinned when too many are open. A forked child starts with an empty cache.
 """
 

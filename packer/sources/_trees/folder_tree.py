@@ -81,7 +81,7 @@ class SourceRoot(FileTree):
         return BadInput(f"{self.root / name}: changed since it was listed; run again when nothing writes to it")
 
     def open(self, name: str) -> int:
-        """Open a regular file and return the descriptor, which the caller closes. Raises LinkLeadsOut, BadInput."""
+        """Open a regular file and return the descriptor, which you must close. Raises LinkLeadsOut, BadInput."""
         try:
             descriptor = self._open(name)
             try:

@@ -155,7 +155,7 @@ class PathPattern:
         return any(is_empty(cells[place]) for place in self.places)
 
     def path(self, cells: Sequence[Cell], folder: str) -> str:
-        """Return the path for the row `cells` of a table in `folder`. It is checked as in `checked_path`."""
+        """Return the path for the row `cells` of a table in `folder`, as `checked_path` returns it for a cell."""
         if self._texts == ["", ""]:
             return checked_path(cells[self.places[0]], folder)
         if self.is_empty(cells):
