@@ -2,13 +2,13 @@
 
 A source implements `__len__`, `entry` and `read`. Its constructor sets the attributes of `Source`.
 
-* The constructor lists the folder or the archive, and sets the schema and the order of the samples. The constructor
-  reads tables and annotation files, and the first bytes of some other files. Contradictory files raise BadInput with
-  all paths. A folder that does not exist, or is not a data set of this source, raises InvalidRequest.
-* The order depends only on file names, never on the order of the file system.
-* `source[i]` reads the files of one sample. The value of a pixel field is the **bytes** of the file. If the source
-  computes the value (depth from a point cloud), the value is an array. Other values are decoded.
-* `read_file` reads all files. A link that leads out of the folder is followed only with the option `follow_links`.
+* The constructor lists the folder or the archive, and sets the schema and the order of the samples. It reads tables,
+  annotation files, and the first bytes of some other files. If files contradict each other, the constructor raises
+  BadInput with all paths. A folder that does not exist, or is not a data set of this source, raises InvalidRequest.
+* The order of samples depends only on file names and annotations, never on the order of the file system.
+* `source[i]` reads the files of one sample. The value of a pixel field is the **bytes** of the image file. If the
+  source computes the pixels (depth from a point cloud), the value is an array. Values of other fields are decoded.
+* A source reads every file with `read_file`. Only with the option `follow_links`, it follows links out of the folder.
 * A source is picklable and thread-safe, and keeps no file open. A source of Python objects is picklable if the objects
   are picklable.
 * The options are the keyword-only parameters of the constructor. Each default can be stored in a manifest: str, int,
@@ -44,7 +44,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Provenance(NamedTuple):
-    """Facts that a conversion uses if the source is a pack or a Python object instead of files.
+    """Facts that replace the files of a data set if the source is a pack or a Python object.
 
     Attributes:
         sizes: Size of each sample in bytes, int64 (N,).
@@ -64,7 +64,7 @@ class Provenance(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """The place of a record: `name` is the relative path of the file, `offset` and `size` are in bytes."""
+    """The place of a record in a file. `name` is the relative path of the file, `offset` and `size` are in bytes."""
 
     name: str
     offset: int
@@ -77,7 +77,7 @@ class SampleEntry(NamedTuple):
     Attributes:
         key: Unique text id.
         files: Relative paths of all files of the sample, main file first. Empty for Python objects.
-        stem: Relative path of the main file without suffix. The path of a sidecar is the stem and another suffix.
+        stem: Relative path of the main file without suffix. The path of a sidecar is the stem with another suffix.
         extent: Place of the record in a large file. None for samples that are files.
         place: Place of the record for messages, such as `record at byte 12`. Empty for samples that are files.
     """
@@ -102,13 +102,13 @@ class Source(ABC):
         unread: (key, reason) of each image in a format that packer does not read.
         unread_message: Summary of the images in `unread`, with advice for the user.
         decodes: True if the values of some pixel fields are arrays instead of the bytes of image files.
-        companions: Fields such as sidecars, to which --labels-orientation applies if EXIF rotates the first image.
+        companions: Fields whose pixels the option --labels-orientation describes if EXIF rotates the first image.
         frame: Pixels that labels refer to if EXIF rotates an image. `stored`: pixels of the file. `upright`: pixels as
-            viewers show the image. `stated`: the frame whose size `stated_size` returns.
+            viewers show the image. `stated`: those whose size `stated_size` returns.
         tables: Relative paths of files with values of many samples, which the constructor has read.
         more_files: Relative paths of large files that contain no record of an `Extent`.
         extras: Relative paths of files of the data set that belong to no sample.
-        places: Option with an external folder -> digest of the files there, for the manifest.
+        places: Option with a folder outside the root -> digest of the files in that folder, for the manifest.
         assumed: Option -> value, for options that a manifest stores even if the user did not set them.
         outside: Folders outside the root that options name, such as `../masks`.
         holds_records: True if the samples are records in large files.
@@ -141,14 +141,14 @@ class Source(ABC):
     _given: Mapping[str, Any] = _NOTHING  # the options of the constructor that a manifest can store
 
     def __new__(cls, *args: object, **options: Any) -> Self:
-        """Create a source, and store the options for `asked`."""
+        """Create a source, and store the options for `Source.asked`."""
         made = super().__new__(cls)
         plain = {name: _plain(value) for name, value in options.items()}
         made._given = {name: value for name, value in plain.items() if value is not None}
         return made
 
     def _open_root(self, root: "Path | FileTree", *, follow_links: bool) -> Listing:
-        """Set `folder` and `root`, and return the list of files. Raises InvalidRequest, BadInput."""
+        """Set `folder` and `root`, and return the list of files."""
         self.folder = open_tree(root, follow_links=follow_links)
         self.root = self.folder.root
         return scan(self.folder)
@@ -158,9 +158,9 @@ class Source(ABC):
         return place(self.folder, self.outside, name)
 
     def read_file(self, name: str, *, is_table: bool = False) -> bytes:
-        """Return the bytes of the file at the relative path `name`. Raises BadInput.
+        """Return the bytes of the file at the relative path `name`. Raises BadInput if the file cannot be read.
 
-        is_table: True for a file with values of many samples, which may be larger than a file of one sample.
+        If `is_table` is true, the file contains values of many samples. The size limit is then higher.
         """
         folder, path = self.place(name)
         return folder.read(path, is_table=is_table)
@@ -172,7 +172,7 @@ class Source(ABC):
         return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
 
     def asked(self) -> dict[str, Any]:
-        """Return the entry `asked` of a manifest: kind, options that differ from defaults, sidecars and splits."""
+        """Return the value of `asked` in a manifest: kind, options that differ from defaults, sidecars and splits."""
         places, defaults = dict(self.places), self.defaults()
         given = {name: value for name, value in self._given.items() if defaults.get(name, value) != value}
         return {
@@ -189,13 +189,13 @@ class Source(ABC):
 
     @abstractmethod
     def entry(self, index: int) -> SampleEntry:
-        """Return facts about a sample, without reading a file. Raises BadIndex."""
+        """Return facts about a sample, without reading a file. Raises BadIndex if `index` is not in 0 ... len - 1."""
 
     @abstractmethod
     def read(self, index: int, names: Sequence[str]) -> Sample:
-        """Return `{field name: value}` of a sample. Only files that are needed for the fields `names` are read.
+        """Return `{field name: value}` of a sample. Only files that the fields `names` need are read.
 
-        The result may contain further fields.
+        The result may contain values of other fields, too.
 
         Raises:
             BadInput: A file cannot be read or parsed. The message contains the path.
@@ -215,7 +215,7 @@ class Source(ABC):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return a line for the user on the data set, None if the files are not a data set of this source.
+        """Return a line for the user on the data set, or None if the files are not a data set of this source.
 
         Args:
             tree: Tree of the folder or archive.
@@ -224,11 +224,11 @@ class Source(ABC):
         return None
 
     def stated_size(self, index: int) -> tuple[int, int] | None:
-        """Return (height, width) in px that the labels of a sample contain for the image, None without a size."""
+        """Return the size (height, width) in px that the labels of a sample state for the image, or None."""
         return None
 
     def provenance(self) -> Provenance | None:
-        """Return the facts that replace the files of a pack or Python object, None for a source of files."""
+        """Return the facts about a pack or Python object that replace its files. None for a source of files."""
         return None
 
     def subset(self, rows: Sequence[int]) -> "Source | None":
@@ -236,7 +236,7 @@ class Source(ABC):
         return None
 
     def missing(self, index: int) -> str | None:
-        """Return the reason why a sample is incomplete, such as an absent annotation. None if complete."""
+        """Return the reason why a sample is incomplete, such as an absent annotation, or None if it is complete."""
         self.checked(index)
         return None
 
@@ -259,9 +259,9 @@ def place(folder: FileTree, outside: Sequence[str], name: str) -> tuple[FileTree
 
 
 def sample_name(source: Source, index: int, path: str | None = None) -> str:
-    """Return a name of a sample for messages: path of a file, or file, place and key of a record.
+    """Return a name of a sample for messages. For a record, the name contains the file, the place and the key.
 
-    path: path of a file of the sample from the field `files`. None for the main file.
+    For other samples, it is the path of the file `path` of the field `files`. None selects the main file.
     """
     entry = source.entry(index)
     if not entry.files:
@@ -290,7 +290,7 @@ def stem_of(name: str) -> str:
 
 
 def probe_indices(count: int, *, is_sequential: bool = False) -> Sequence[int]:
-    """Return at most 16 of `count` rows to inspect: evenly spaced, or if `is_sequential` is true, the first rows."""
+    """Return at most 16 of `count` rows to inspect: evenly spaced rows, or with `is_sequential`, the first rows."""
     if is_sequential:
         return range(min(MOST_PROBES, count))
     return sorted({number * count // MOST_PROBES for number in range(MOST_PROBES)})
@@ -316,7 +316,7 @@ def relative_name(path: Path, root: str) -> str:
 
 
 def _plain(value: object) -> str | int | tuple[str, ...] | None:
-    """Convert the value of an option to a type that a manifest can store. None for any other type."""
+    """Return an option as a value that a manifest can store (str, int or tuple of texts), or None."""
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return tuple(value)
     return value if isinstance(value, str | int) else None
@@ -331,6 +331,6 @@ def check_choice(option: str, value: str | int, choices: Sequence[str | int]) ->
 
 
 def frame_of(labels_orientation: str) -> Frame:
-    """Return `Source.frame` for label files with image sizes: `stated` for `auto`, else `labels_orientation`."""
+    """Return `Source.frame` for the option `labels_orientation`: `stated` for `auto`, otherwise the option itself."""
     check_choice("labels_orientation", labels_orientation, tuple(_FRAMES))
     return _FRAMES[labels_orientation]

@@ -1,26 +1,27 @@
-"""COCO: images with annotation files in COCO's layout, in folders of any nesting.
+"""COCO: images with annotation files in COCO's layout. Images and files may be in nested folders.
 
-Each annotation file contains one split, or one task of a split. `_coco_layout` finds the annotation files and the
-images. Samples are ordered by split, then by image id, as in torchvision's CocoDetection. Objects have the order of the
-annotation file. An image without annotations is a sample without objects.
+Each annotation file contains one split, or one task of a split, such as `captions`. Samples are ordered by split, then
+by image id, as in torchvision's CocoDetection. The objects of a sample have the order of the annotation file. An image
+without annotations is a sample without objects.
 
-Fields:
+Fields of a sample with N objects:
 * key: the relative path. image: the bytes of the file. image_id: int64 or text. split: int64, if several splits exist.
 * boxes: float32 (N, 4), x0, y0, x1, y1 in px. box_labels: int64 (N,), from 0 in the order of the category ids.
 * For each box: box_crowd (uint8), box_areas (float64, NaN if absent), annotation_ids (int64), category_ids (hidden).
-* polygons, with polygon_starts and polygon_box.
-* run_lengths: int32 (R,), numbers of pixels with the value 0, 1, 0, 1 ..., column by column. With run_starts, run_box
-  and run_sizes (int64 (M, 2): height, width). Geometries do not change run lengths.
+* polygons: float32 (P, 2), the points of all polygons. For each polygon: polygon_starts (the row of its first point in
+  polygons) and polygon_box (its row in boxes).
+* run_lengths: int32 (R,), the lengths of runs of pixels with the values 0, 1, 0, 1 ..., column by column. For each
+  mask: run_starts, run_box and run_sizes (int64 (M, 2): height, width). A geometry does not warp these masks.
 * keypoints: float32 (N, K, 2). keypoint_visibility: uint8 (N, K), 0 not labeled, 1 hidden, 2 visible.
 * captions: json, a list of texts. label: int64, if each image has exactly one class. Otherwise labels: int64 (N,).
-* mask of panoptic files: uint16 (H, W), the number of the segment from 1, or 0 for no segment. With segment_ids,
-  segment_labels (int64 (S,)) and segment_crowd (uint8 (S,)). Hidden: panoptic_file (the PNG, empty if absent).
-* Hidden: files (field -> relative path).
+* mask, from panoptic files: uint16 (H, W), the number of the segment from 1, or 0 for no segment. For each segment:
+  segment_labels (int64 (S,)), segment_crowd (uint8 (S,)) and segment_ids. Hidden: panoptic_file (PNG bytes or empty).
+* Hidden: files (role of a file -> relative path).
 
 The schema omits a field for which no image has a value.
 
-If EXIF rotates an image, the annotations refer to the pixels, stored or upright, whose width and height the annotation
-file contains. The option `labels_orientation` overrides this rule.
+EXIF may rotate an image. The annotations then refer either to the stored or to the upright pixels: those whose width
+and height the annotation file contains. The option `labels_orientation` overrides this rule.
 """
 
 import hashlib
@@ -50,8 +51,6 @@ _PNG = "panoptic_file"
 
 
 class _File(NamedTuple):
-    """An annotation file: relative path, split (empty without splits), kinds of annotations, parsed content."""
-
     name: str
     split: str
     kinds: frozenset[str]
@@ -59,7 +58,7 @@ class _File(NamedTuple):
 
 
 class _ListedImage(NamedTuple):
-    """An image: id, split, size (height, width) in px or None if unknown, and role -> relative path."""
+    """An image of an annotation file. `size` is (height, width) in px. `paths` contains role -> relative path."""
 
     id: Id
     split: str
@@ -90,14 +89,15 @@ class Source(ListedSource):
         Args:
             root: The folder with the images.
             annotations: Paths of annotation files, in `root` or elsewhere. Empty: all files of the task in `root`.
-            task: Tasks, such as `instances,captions`. `auto`: the first task that has a file.
+            task: Names of tasks, such as `instances,captions`. `auto`: all tasks of the files in `annotations`. If
+                `annotations` is empty, the first task that has a file in `root`.
             labels_orientation: The pixels that labels refer to if EXIF rotates the image: `stored` in the file, or
                 `upright` after the rotation. `auto`: those whose size the annotation file contains.
             missing: For an absent image, `error` raises BadInput and `skip` skips the image.
             duplicates: For an image listed twice, `error` raises BadInput, `first` uses the first entry, and `skip`
                 skips the image.
             bad_labels: For an annotation that is not valid, `error` raises BadInput and `skip` skips the annotation.
-            follow_links: True: also read files behind links that lead out of `root`.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
 
         Raises:
             BadInput: A file is not valid, or two files contradict each other.
@@ -144,7 +144,6 @@ class Source(ListedSource):
     # ---- annotation files
 
     def _named(self, annotations: Sequence[str], names: Sequence[str]) -> list[str]:
-        """Return the files of the option `annotations` as paths relative to the root."""
         present = set(names)
         files: list[str] = []
         for text in annotations:
@@ -163,7 +162,7 @@ class Source(ListedSource):
         return files
 
     def _read_files(self, names: Sequence[str], tasks: Sequence[str], *, is_named: bool) -> list[_File]:
-        """Read the files of `tasks`. Empty: of the first task, or if the user named the files, of all their tasks."""
+        """Read the files of `tasks`. If `tasks` is empty, choose the tasks as `__init__` describes for `auto`."""
         contents: dict[str, AnnotationFile] = {}
         of_files: dict[str, frozenset[str]] = {}
         for name in names:
@@ -208,7 +207,7 @@ class Source(ListedSource):
     def _images(
         self, splits: Sequence[str], names: Sequence[str], *, may_skip: bool
     ) -> tuple[list[_ListedImage], list[tuple[str, str]]]:
-        """Return all images in order, and (name, reason) of absent ones. may_skip: False raises BadInput for these."""
+        """Return all images in order, and (name, reason) of absent images, which are an error unless `may_skip`."""
         folders = layout.ImageFolders(names)
         images: list[_ListedImage] = []
         absent: dict[str, str] = {}  # name -> annotation file
@@ -241,7 +240,7 @@ class Source(ListedSource):
         return images, [(name, f"in {file}, but absent") for name, file in absent.items()]
 
     def _images_of(self, files: Sequence[_File]) -> dict[Id, CocoImage]:
-        """Return image id -> image. Raise BadInput if two files of a split give one id to two images."""
+        """Return image id -> image. Raise BadInput if the files contain two images with the same id."""
         images: dict[Id, CocoImage] = {}
         for file in files:
             for number, image in file.content.images.items():
@@ -257,7 +256,6 @@ class Source(ListedSource):
     def _without_duplicates(
         self, images: Sequence[_ListedImage], duplicates: str
     ) -> tuple[Sequence[_ListedImage], list[tuple[str, str]]]:
-        """Apply the option `duplicates`. Return the images to keep, and (key, reason) of each skipped entry."""
         by_path: dict[str, list[_ListedImage]] = {}
         for image in images:
             by_path.setdefault(image.paths["image"], []).append(image)
@@ -344,7 +342,7 @@ class Source(ListedSource):
         return BadInput(f"{shown(str(self.root / path))}: {error.message}; use --on-error skip to skip it")
 
     def _check_runs(self, sample: FileSample, image: bytes) -> None:
-        """Raise BadInput if run lengths may refer to the upright image. Geometries do not rotate run lengths."""
+        """Raise BadInput if EXIF rotates the image and the run lengths may refer to the upright pixels."""
         with suppress(DamagedImage):  # decoding the image later raises the error
             header = sniff(image, MOST_PIXELS)
             stored = header.height, header.width
@@ -359,7 +357,7 @@ class Source(ListedSource):
                 )
 
     def missing(self, index: int) -> str | None:
-        """Return a text if segments without a pixel exist, otherwise None. The first call may read the sample."""
+        """Return a note if some segments have no pixel in the panoptic mask, otherwise None. May read the sample."""
         sample = self._samples[self.checked(index)]
         if _PNG in sample.paths and self._bare_segments[index] < 0:
             with suppress(BadInput):  # reading the sample raises it

@@ -1,15 +1,15 @@
 """Table: images listed by a CSV, TSV, JSON Lines or Parquet table with a column of image paths.
 
-SOURCE is the table, or a folder or an archive that contains `metadata.csv`, `.tsv`, `.jsonl` or `.parquet`, as in
+The source is the table, or a folder or an archive that contains `metadata.csv`, `.tsv`, `.jsonl` or `.parquet`, as in
 Hugging Face's imagefolder. Image paths are relative to the folder of the table. If all folders with tables have names
-of splits (`train/metadata.csv`), the folders are the field `split`. Otherwise folder names are ignored.
+of splits (`train/metadata.csv`), the folder becomes the field `split`. Otherwise folder names are ignored.
 
-Fields:
+Fields of a sample with N boxes:
 * key: the relative path of the image, or the text in `key_column`.
-* image. Each column `NAME_file_name` is another image, mask or depth field. So is each column of paths whose name
-  contains a word for masks or depth.
+* image: the bytes of the file. Each column `NAME_file_name` is another field of pixels. So is each column of paths
+  whose name contains a word for masks or depth.
 * label: the column `label` or `class`. Numbers are not changed. A text becomes its position among the sorted classes.
-* boxes: float32 (N, 4), from the columns xmin, ymin, xmax, ymax in px. box_labels replaces label.
+* boxes: float32 (N, 4), from the columns xmin, ymin, xmax, ymax in px. With boxes, box_labels replaces label.
 * split: from folders, or from a column `split`.
 * Each other column: a number, a text or json (packer.sources.annotations._table_cell_kinds). Hidden: files.
 
@@ -18,8 +18,8 @@ column form a sample. Samples are then ordered by their first rows. If the cells
 sample, the field contains one value per sample. Otherwise the field contains one value per row. If the table has boxes,
 numbers per row belong to the boxes. A row without a box has four empty box cells.
 
-If EXIF rotates an image, boxes refer to the pixels, stored or upright, whose size the columns width and height contain.
-Without these columns, `labels_orientation` decides, as for masks and depth.
+EXIF may rotate an image. The boxes then refer either to the stored or to the upright pixels: those whose size the
+columns width and height contain. Without these columns, and for masks and depth, `labels_orientation` decides.
 Not supported: URLs, files outside the folder, lists of files (`file_names`), bytes in Parquet.
 """
 
@@ -85,8 +85,6 @@ _FILES = Field("files", "json", "json", hidden=True)
 
 
 class _ValueColumn(NamedTuple):
-    """A field from the column at `place`. classes: text -> number, or empty. is_per_row: one value per row."""
-
     field: Field
     place: int
     kind: Kind
@@ -94,7 +92,6 @@ class _ValueColumn(NamedTuple):
     is_per_row: bool
 
     def value(self, rows: Sequence[Sequence[Cell]]) -> Any:
-        """Return the value of the field for a sample with these rows."""
         if not self.is_per_row:
             return self._value(rows[0][self.place])
         values = [self._value(cells[self.place]) for cells in rows]
@@ -105,10 +102,10 @@ class _ValueColumn(NamedTuple):
 
 
 class _RowsOfSamples(Sequence[FileSample]):
-    """A sequence of samples. Each access creates a sample, to save memory.
+    """The samples of a table. Each access creates a sample from its rows, so that only rows use memory.
 
     Attributes:
-        others: Name of a file field other than `image` -> path pattern.
+        others: Name of a pixel field other than `image` -> pattern of its path.
         paths: The relative path of the image of each row.
         keys: The key of each row.
         rows: The row numbers, grouped by sample.
@@ -139,7 +136,7 @@ class _RowsOfSamples(Sequence[FileSample]):
         return list(self.rows[self.starts[number] : self.starts[number + 1]])
 
     def group(self, numbers: "array[int]") -> None:
-        """Merge rows into N samples. `numbers` contains the sample, 0 ... N - 1, of each row."""
+        """Merge rows into samples. `numbers` contains the number of the sample of each row, from 0."""
         found = np.frombuffer(numbers, np.int64)
         self.rows = array("q", np.argsort(found, kind="stable").tobytes())
         self.starts = array("q", accumulate(np.bincount(found).tolist(), initial=0))
@@ -151,7 +148,7 @@ class _RowsOfSamples(Sequence[FileSample]):
         self.starts = array("q", accumulate(map(len, members), initial=0))
 
     def first_double(self, texts: Texts) -> tuple[int, int] | None:
-        """Return the first rows of two samples with equal `texts` (one text per row), or None if all texts differ."""
+        """Return the first rows of two samples whose texts are equal, or None. `texts` contains one text per row."""
         rows = [self.rows[start] for start in self.starts[:-1]]
         hashes = np.fromiter((hash(texts[row]) for row in rows), np.int64, len(rows))  # smaller than the texts
         hashes.sort()
@@ -200,10 +197,10 @@ class Source(ListedSource):
                 `upright` after the rotation. `auto`: those whose size the columns width and height contain.
             known_classes: The class names in label order. Empty: all texts in the label column, sorted.
             own_splits: True: the splits come from folder names or the column `split`. False: no field `split`.
-            follow_links: True: also read files behind links that lead out of `root`.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
 
         Raises:
-            InvalidRequest: A column does not exist, or the image column is not clear.
+            InvalidRequest: A column does not exist, or packer cannot decide which column contains the image paths.
             BadInput: A table is not valid, a path leads out of the folder, a file is absent, or two samples have the
                 same image. The message contains the line number.
             MissingPackage: A table is Parquet, and pyarrow is not installed.
@@ -241,7 +238,7 @@ class Source(ListedSource):
     # ---- columns
 
     def _open_tables(self, root: Path | FileTree, *, follow_links: bool) -> tuple[list[str], list[str]]:
-        """Open the root. Return (relative paths of the tables, notes for the user)."""
+        """Open the root. Return the relative paths of the tables, and notes for the user."""
         tree = open_tree(root, follow_links=follow_links, takes_files=True)
         self.folder, self.root = tree, tree.root
         if isinstance(root, Path) and root.is_file() and isinstance(tree, SourceRoot):
@@ -266,19 +263,18 @@ class Source(ListedSource):
         return shown(str(self.root))
 
     def _column(self, option: str, name: str) -> int:
-        """Return the position of the column `name`, the value of an option. Raise InvalidRequest if absent."""
         try:
             return column_place(name, self._table.headers)
         except InvalidRequest as error:
             raise InvalidRequest(f"{self._where}: option {option}: {error.message}") from error
 
     def _usual(self, names: Sequence[str]) -> int | None:
-        """Return the position of the first of these column names that exists, ignoring case, or None."""
+        """Return the position of the first of these column names that the table contains in any case, or None."""
         headers = [header.lower() for header in self._table.headers]
         return next((headers.index(name) for name in names if name in headers), None)
 
     def _image_patterns(self, image_column: str) -> tuple[PathPattern, dict[str, PathPattern]]:
-        """Return the path pattern of the image, and field name -> path pattern for the other file fields."""
+        """Return the pattern of the image path, and field name -> pattern for the other pixel fields."""
         headers = self._table.headers
         with_paths = self._columns_of_paths()
         try:
@@ -326,10 +322,7 @@ class Source(ListedSource):
         )
 
     def _box_columns(self) -> tuple[tuple[int, ...], bool]:
-        """Return the positions of xmin, ymin, xmax, ymax, and whether the columns contain fractions instead of px.
-
-        The positions are empty if the table has no boxes, or if the columns contain fractions.
-        """
+        """Return the positions of xmin, ymin, xmax, ymax in px, or (), and whether the table has boxes in fractions."""
         for names in _BOXES:
             places = [place for place in (self._usual([name]) for name in names) if place is not None]
             if len(places) < len(names):
@@ -431,13 +424,12 @@ class Source(ListedSource):
             self.extras = [name for name, used in zip(self._listing, is_used.tolist(), strict=True) if not used]
 
     def _row_error(self, what: str, rows: Sequence[tuple[int, str]], advice: str) -> BadInput:
-        """Return an error `what`, with the first of `rows`, (row number, reason), and with `advice`."""
         lines = [f"{self._table.where(row)}: {reason}" for row, reason in rows[:_SHOWN]]
         more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
         return BadInput(f"{self._where}: {what}: {'; '.join(lines)}{more}; {advice}")
 
     def _place(self, name: str) -> int:
-        """Return the position of a file in `_listing`, -1 if absent. If the root is a table, return 0 or -1."""
+        """Return -1 for an absent file, otherwise its position in `_listing`, or 0 without a listing."""
         if self._listing is not None:
             place = bisect_left(self._listing, name)
             return place if place < len(self._listing) and self._listing[place] == name else -1
@@ -493,7 +485,7 @@ class Source(ListedSource):
         self.schema = Schema((*fields, *(value.field for value in self._values), _FILES))
 
     def _add_value(self, name: str, place: int, *, classes: Sequence[str], is_per_row: bool) -> None:
-        """Add a field for the column at `place`. `classes`: names of classes. is_per_row: one value per row."""
+        """Add the field for the column at `place`. If `is_per_row`, the field has one value per row of a sample."""
         column = self._table.columns[place]
         kind = column.filled if place == self._label else column.kind
         if classes or kind in NUMBERS:
@@ -508,7 +500,6 @@ class Source(ListedSource):
         self._values = (*self._values, _ValueColumn(field, place, kind, numbers, is_per_row))
 
     def _varying(self) -> set[int]:
-        """Return the positions of columns whose cells differ between rows of the same sample."""
         found: set[int] = set()
         for number in range(len(self)) if self._group is not None else ():
             first, *others = (self._table[row] for row in self._samples.members(number))
@@ -518,7 +509,7 @@ class Source(ListedSource):
         return found
 
     def _folder_splits(self) -> tuple[str, ...]:
-        """Return the folders of the tables in order if all have names of splits, otherwise ()."""
+        """Return the folders of the tables in the order of splits. If a folder has no name of a split, return ()."""
         tops = {name.partition("/")[0] if "/" in name else "" for name in self._table.names}
         return ordered_splits(tops) if all(split_rank(top) is not None for top in tops) else ()
 
@@ -585,7 +576,7 @@ class Source(ListedSource):
         return values
 
     def _rows(self, sample: int) -> tuple[list[int], list[Sequence[Cell]], list[Sequence[Cell]]]:
-        """Return (numbers of the rows with a box, all rows, rows with a box) of a sample."""
+        """Return the numbers of the rows with a box, all rows of the sample, and its rows with a box."""
         numbers = self._samples.members(sample)
         rows = [self._table[row] for row in numbers]
         if not self._boxes:
@@ -601,7 +592,6 @@ class Source(ListedSource):
 
 
 def _image_kind(column: str) -> Literal["image", "mask", "depth"]:
-    """Return the kind of image that a column of paths contains, from the words in the column name."""
     if DEPTHS.intersection(words(column)):
         return "depth"
     return "mask" if has_labels(column) else "image"

@@ -1,8 +1,8 @@
 """VOC: images with boxes in Pascal VOC's XML and segmentation masks, from one or several data sets (VOCdevkit).
 
-Layouts, keys and box coordinates: packer.sources.annotations._voc_base. Samples are ordered by key.
+packer.sources.annotations._voc_base describes layouts, keys and box coordinates. Samples are ordered by key.
 
-Fields:
+Fields of a sample with N objects:
 * key. image: the bytes of the file.
 * boxes: float32 (N, 4), x0, y0, x1, y1 in px. For each box: box_labels (int64), box_difficult and box_truncated (uint8,
   0 if absent). box_occluded (uint8) exists if any annotation file contains the flag.
@@ -77,13 +77,18 @@ class Source(VOCSource):
         """List the images, and read all annotation files once.
 
         Args:
-            root, first_pixel, labels_orientation, own_splits, known_classes, follow_links: See
-                `VOCSource._list_annotated`.
+            root: The folder or the archive.
             task: `detect`: all images are samples. `segment`: images with a mask in SegmentationClass are samples.
                 `auto`: `segment` if masks and no annotation files exist, otherwise `detect`.
+            first_pixel: The number of the first pixel in the annotation files, 1 or 0.
             missing: For an image without an annotation file, `keep` adds a sample without boxes, `skip` skips the
                 image, and `error` raises BadInput.
             bad_labels: For an object that is not valid, `error` raises BadInput and `skip` skips the object.
+            labels_orientation: The pixels that labels refer to if EXIF rotates the image: `stored` in the file, or
+                `upright` after the rotation. `auto`: those whose size the annotation file contains.
+            own_splits: True: the splits come from lists in ImageSets or from folder names. False: no field `split`.
+            known_classes: The class names in label order. Empty: all classes that the files contain.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
         """
         base.check_choice("task", task, ("auto", "detect", "segment"))
         self._task = task
@@ -133,7 +138,6 @@ class Source(VOCSource):
         return not header.palette and header.channels >= _COLORS
 
     def _color_table(self, name: str) -> ColorTable:
-        """Return the table that maps each RGB color to a value of the mask field `name`."""
         palette = voc_palette()
         if name != "mask" or not any(self._label_map.values()):
             return ColorTable({color: value for value, color in enumerate(palette)}, "Pascal VOC's palette")

@@ -1,16 +1,17 @@
 """YOLO: images with one text file of objects per image, the training data of ultralytics and darknet.
 
-A description is a `data.yaml`, another YAML file directly in the root, or darknet's `obj.data`. The description lists
-the images of each split and the class names. A data set without a description has no class names, and the label files
-must contain rows of YOLO. Label files: `_yolo_labels`. Splits: `_yolo_splits`.
+The description of a data set is a `data.yaml`, another YAML file directly in the root, or darknet's `obj.data`. It
+lists the images of each split and the class names. A data set without a description has no class names, unless a
+`classes.txt` lists them. `_yolo_labels` describes the label files.
 
 Samples are ordered by split, then by path, as in ultralytics. An image with no label file or an empty label file is
-background, a sample without boxes. docs/pack/sources/yolo.md lists all differences from ultralytics.
+background: a sample without boxes. docs/pack/sources/yolo.md lists all differences from ultralytics.
 
-Fields:
+Fields of a sample with N objects:
 * key: the relative path of the image. image: the bytes of the file.
 * boxes: float32 (N, 4), x0, y0, x1, y1 in px. box_labels: int64 (N,).
-* Task `segment`: polygons, polygon_starts, polygon_box. Task `obb`: oriented_boxes, float32 (N, 4, 2).
+* Task `segment`: polygons, polygon_starts and polygon_box, as in packer.sources.annotations.coco.
+* Task `obb`: oriented_boxes, float32 (N, 4, 2), the corners x, y in px.
 * Task `pose`: keypoints, float32 (N, K, 2). keypoint_visibility, uint8 (N, K), if the label files contain visibility.
 * split: int64. Hidden: files (field -> relative path), labels_file (bytes of the label file, empty if absent).
 
@@ -85,7 +86,7 @@ class Source(ListedSource):
         own_splits: bool = True,
         follow_links: bool = False,
     ) -> None:
-        """List the images and the label files, and read the description.
+        """List the images and the label files, and read the description of the data set.
 
         Args:
             root: The folder or the archive.
@@ -96,7 +97,7 @@ class Source(ListedSource):
             duplicates: For an image in two splits, `error` raises BadInput, `first` uses the first split, and `skip`
                 skips the image.
             own_splits: True: the splits come from the description or from folder names. False: no field `split`.
-            follow_links: True: also read files behind links that lead out of `root`.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
 
         Raises:
             BadInput: Files are absent or contradict each other. The message lists these files.
@@ -126,7 +127,7 @@ class Source(ListedSource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return one line about the data set, or None if no description and no label file with YOLO rows exists."""
+        """Return one line about the data set, or None if neither a description nor label files with YOLO rows exist."""
         usual = next((name for name in _USUAL if name in names), None)
         by_name = _sentence(names, usual) if usual else None
         if by_name is not None:
@@ -179,7 +180,7 @@ class Source(ListedSource):
         return values
 
     def missing(self, index: int) -> str | None:
-        """Return a text if the label file is absent or contains repeated rows, otherwise None. Reads the file."""
+        """Read the label file. Return a note if the file is absent or contains repeated rows, otherwise None."""
         sample = self._samples[self.checked(index)]
         if "labels_file" not in sample.paths:
             return f"{_NO_LABELS}: background"
@@ -194,7 +195,7 @@ class Source(ListedSource):
     # ---- description and splits
 
     def _read_description(self, listing: Listing, policies: Policies) -> tuple[YoloDescription, dict[str, list[str]]]:
-        """Return the description, and split -> images. Without splits, all images are in the split ""."""
+        """Return the description, and split -> images. If the data set has no splits, "" is the only split."""
         self.notes, self.left_out = listing.notes(), []
         usual = [name for name in _USUAL if name in listing.names][:1]
         self.tables = usual or _descriptions(self.folder, listing.names)
@@ -231,7 +232,7 @@ class Source(ListedSource):
         return description, splits
 
     def _listed_classes(self, description: YoloDescription, paths: DescribedPaths) -> tuple[str, ...]:
-        """Return the class names from files such as `classes.txt`, or () if no file lists class names."""
+        """Return the class names from a `classes.txt` or from the file in the description. () if both are absent."""
         lists = sorted(name for name in paths.files if name.rpartition("/")[2] == _CLASSES)
         if description.names_file:
             path = paths.find(description.names_file)
@@ -273,7 +274,7 @@ class Source(ListedSource):
             self._samples = [sample for sample in self._samples if "labels_file" in sample.paths]
 
     def _row_form(self, task: str, description: YoloDescription, filled: Sequence[FileSample]) -> RowForm:
-        """Return the meaning of label rows. `filled`: samples with rows. Raise InvalidRequest if ambiguous."""
+        """Return the meaning of the numbers in a label row. `filled` contains the samples that have label rows."""
         keypoints = description.keypoints
         chosen = next((name for name in TASKS if name == task), "pose" if keypoints else None)
         chosen = chosen or self._task_of_rows(filled)
@@ -285,7 +286,7 @@ class Source(ListedSource):
         return RowForm(chosen, len(description.names) or None, keypoints if chosen == "pose" else None)
 
     def _task_of_rows(self, filled: Sequence[FileSample]) -> Task:
-        """Return the task that the row lengths of some `filled` samples imply. Raise InvalidRequest if ambiguous."""
+        """Infer the task from the row lengths in some label files. Raise InvalidRequest if two tasks are possible."""
         lengths: set[int] = set()
         for sample in filled[:: -(-len(filled) // _PROBED) or 1]:
             with suppress(BadInput):  # reading the sample raises it
@@ -301,7 +302,6 @@ class Source(ListedSource):
         return "detect"
 
     def _has_rows(self, sample: FileSample) -> bool:
-        """Return whether the label file is large enough to contain a row. The file is not read."""
         try:
             label = sample.paths.get("labels_file")
             return label is not None and self.folder.state(label).size_bytes >= LEAST_ROW_BYTES
@@ -356,7 +356,7 @@ class Source(ListedSource):
 
 
 def _sentence(names: Sequence[str], description: str) -> str | None:
-    """Return one line with counts and the path `description`, or None if no image has a label file."""
+    """Return one line for the user that counts images and label files, or None if no image has a label file."""
     texts = {name for name in names if name.endswith(".txt")}
     images = list(filter(is_image, names))
     is_darknet = description.endswith(DARKNET)
@@ -366,7 +366,6 @@ def _sentence(names: Sequence[str], description: str) -> str | None:
 
 
 def _descriptions(tree: FileTree, names: Sequence[str]) -> list[str]:
-    """Return the files directly in the root that contain a YOLO description."""
     found = []
     for name in names:
         if "/" not in name and name.endswith((".yaml", ".yml", DARKNET)):

@@ -1,14 +1,14 @@
 """Array fields: the field for each array, chosen by the dtype and shape of the rows and by the name of the array.
 
-| rows                                             | field                                               |
-|--------------------------------------------------|-----------------------------------------------------|
-| uint8 (H, W, 3), (3, H, W), (H, W) or (H, W, 1)  | image in RGB or gray; a mask if named as labels     |
-| floats and uint16 (H, W)                         | depth                                               |
-| bytes of any length                              | encoded images, else texts or bytes                 |
-| whole numbers or texts, as label                 | int64, with texts or names of an enumeration as     |
-|                                                  | classes                                             |
-| bounding_boxes (k, 4, 2), as GG-CNN stores them  | grasps                                              |
-| other numbers                                    | numbers                                             |
+| rows                                                        | field                                         |
+|-------------------------------------------------------------|-----------------------------------------------|
+| uint8 (H, W, 3), (3, H, W), (H, W) or (H, W, 1)             | image in RGB or gray, or mask (by the name)   |
+| floats or uint16, (H, W)                                    | depth                                         |
+| bytes of any length                                         | encoded images, texts or other bytes          |
+| whole numbers or texts in an array with a name for labels   | label: int64, and classes from the texts or   |
+|                                                             | from the names of an HDF5 enumeration         |
+| floats (k, 4, 2) in `bounding_boxes`, as GG-CNN stores them | grasps                                        |
+| other numbers                                               | numbers                                       |
 """
 
 import math
@@ -48,7 +48,7 @@ class ArrayColumn(NamedTuple):
 
     Attributes:
         field: The field of the schema.
-        entry: The name of the arrays that contain the values, equal in all tables.
+        entry: The name of the arrays with the values. It is equal in all tables.
         value: A function that converts a stored row to the value of the field.
         kind: The kind in the syntax of the option `features`.
         note: A note for the user about the field; empty for no note.
@@ -75,9 +75,9 @@ def described(array: StoredArray) -> str:
 
 
 def form(array: StoredArray, *, is_label: bool = False) -> tuple[Any, ...]:
-    """Return the properties that all arrays of one field must share, such as dtype and shape of a row.
+    """Return the properties that must be equal in all arrays of one field, such as dtype and shape of a row.
 
-    is_label: True to ignore the dtypes of whole numbers, because labels become int64.
+    If `is_label` is true, the dtypes of whole numbers are ignored, because labels become int64.
     """
     if array.is_text or array.is_ragged:
         return array.is_text, array.is_ragged, "" if array.is_text else array.dtype.name
@@ -87,14 +87,14 @@ def form(array: StoredArray, *, is_label: bool = False) -> tuple[Any, ...]:
 
 
 def is_label_map(entry: str) -> bool:
-    """Return whether the name is usual for images whose pixels are class numbers."""
+    """Return whether an array with the name `entry` usually contains images whose pixels are class numbers."""
     return has_labels(entry) or entry.lower() in _LABEL_MAPS
 
 
 def may_be_images(array: StoredArray, *, is_main: bool) -> bool:
-    """Return whether rows have the shape and dtype of images or depth, with sides of at least 8 px.
+    """Return whether rows are bytes of any length, or images or depth with at least 8 px for both sides.
 
-    is_main: True for the array that defines the samples. One side of 8 px is then enough.
+    If `is_main` is true, the array defines the samples. One side of its images may then have 1 or 3 px.
     """
     if array.is_text or array.is_ragged:
         return array.is_ragged and array.dtype.name == "uint8"
@@ -173,7 +173,7 @@ def _misfit(field: RecordField, array: StoredArray, expected: str) -> InvalidReq
 
 
 def _image_column(field: RecordField, array: StoredArray, *, is_open: bool, axes: str) -> ArrayColumn | None:
-    """Return the column of images, masks or depth; None if rows do not fit. is_open: the kind may be unclear."""
+    """Return the column of images, masks or depth, or None if the rows have another shape or dtype."""
     entry, dtype = field.entries[0], array.dtype.newbyteorder("=").name
     order = _axes_of(array, axes)
     channels = 0 if order is None else 1 if order == "hw" else array.shape[1 if order == "chw" else 3]
@@ -204,7 +204,7 @@ def _image_column(field: RecordField, array: StoredArray, *, is_open: bool, axes
 
 
 def _axes_of(array: StoredArray, axes: str) -> Axes | None:
-    """Return the order of a row's axes; None if rows are not images. Raises `InvalidRequest` if two orders fit."""
+    """Return the order of a row's axes, or None if rows are not images. Raise InvalidRequest if two orders fit."""
     shape = array.shape[1:]
     if len(shape) == 2:
         return "hw" if shape[1] > _MOST_CHANNELS else None  # the rows of one image in color
@@ -218,7 +218,7 @@ def _axes_of(array: StoredArray, axes: str) -> Axes | None:
 
 
 def _pixels(row: npt.NDArray[Any], *, axes: Axes, is_gray: bool, is_image: bool) -> npt.NDArray[Any]:
-    """Return a row as (H, W, 3) if `is_image`, else as (H, W). is_gray: True for a row with one channel."""
+    """Return a row as (H, W, 3) if `is_image`, else as (H, W). If `is_gray`, the row has one channel."""
     pixels = row.transpose(1, 2, 0) if axes == "chw" else row
     if is_gray:
         pixels = pixels.reshape(pixels.shape[:2])
@@ -250,7 +250,7 @@ def _label_column(entry: str, arrays: Sequence[StoredArray]) -> ArrayColumn:
 
 
 def _class_number(row: Any, *, count: int = 0) -> np.int64:
-    """Return a label as int64. Raises `BadInput` if `count` is not 0 and the label is not in [0, count)."""
+    """Return a label as int64. Raise BadInput if `count` is not 0 and the label is not in [0, count)."""
     number = int(np.asarray(row).reshape(-1)[0])
     if number >= 1 << 63 or (count and not 0 <= number < count):
         raise BadInput(f"label {number} is not one of {count or 1 << 63} classes")
@@ -315,7 +315,6 @@ def _number_column(field: RecordField, array: StoredArray) -> ArrayColumn:
 
 
 def _numbers(row: npt.NDArray[Any], *, shape: tuple[int, ...]) -> Any:
-    """Return the row in `shape`, its shape without dimensions of length 1. Return a scalar for ()."""
     return row.reshape(shape) if shape else row.reshape(-1)[0]
 
 
@@ -328,7 +327,7 @@ def _are_rectangles(array: StoredArray) -> bool:
 
 
 def _rectangles(row: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Convert GG-CNN's grasps, (k, 4, 2) as (y, x), to (n, 4, 2) as (x, y). Stop at the first grasp of zeros."""
+    """Convert GG-CNN's corners (y, x) to (x, y). Rows of zeros fill the array after the last grasp and are removed."""
     # source: dougsm/ggcnn, dataset_processing/grasp.py of 2018: _bb_text_to_no, to_array, load_from_array
     empty = np.flatnonzero(row.reshape(len(row), -1).max(axis=1) == 0)
     found = row[: int(empty[0]) if len(empty) else len(row)]

@@ -2,16 +2,16 @@
 
 Names and containers determine which arrays belong together, unless the user names the arrays:
 
-| arrays                                                 | meaning                                                  |
-|--------------------------------------------------------|----------------------------------------------------------|
-| `x` and `y` in one file or group                       | a table: row i of each array is sample i                 |
-| `train_images`, `x_val`, `test/rgb`, train.h5          | the word is the split, the rest the entry: images        |
-| train_x.h5 with `x`, train_y.h5 with `y`               | one table, because the arrays have different names       |
-| a.h5 and b.h5, each with `x` and `y`                   | two tables, one after the other                          |
+| arrays                                            | meaning                                                       |
+|---------------------------------------------------|---------------------------------------------------------------|
+| `x` and `y` in one file or group                  | a table: row i of each array is sample i                      |
+| `train_images`, `x_val`, `test/rgb`, train.h5     | splits train, val, test. The rest of a name is the entry name |
+| train_x.h5 with `x`, train_y.h5 with `y`          | one table, because the arrays have different names            |
+| a.h5 and b.h5, each with `x` and `y`              | two tables, one after the other                               |
 
-All arrays of one entry become one field: packer.sources.arrays._array_fields. The key of a sample is its row number. If
-there are several tables, the table name precedes the number. The constructor reads labels that are texts, and a few
-rows of bytes, but does not read images.
+Arrays with the same entry name become one field (packer.sources.arrays._array_fields). The key of a sample is its row
+number. If there are several tables, the table name precedes the number. The constructor reads labels that are texts,
+and a few rows of bytes, but does not read images.
 
 The source of a file format declares suffixes and first bytes, and lists the arrays of a file in `_arrays_in`. The
 source n5 overrides `_list`, because its arrays are folders. Each array is a `StoredArray`.
@@ -52,7 +52,7 @@ _MOST_ROWS = 1 << 31
 
 
 class _Table(NamedTuple):
-    """Arrays by entry name, of one split or None. Row i of each array belongs to the same sample."""
+    """Arrays by entry name. Row i of each array belongs to the same sample. `split` is None without a split."""
 
     name: str
     split: str | None
@@ -60,7 +60,7 @@ class _Table(NamedTuple):
 
 
 class ArraySource(base.Source):
-    """A source whose samples are rows of arrays. Subclasses set the attributes, and define `_arrays_in` or `_list`."""
+    """A source whose samples are rows of arrays. A subclass sets `suffixes`, and defines `_arrays_in` or `_list`."""
 
     holds_records = True
     folder: SourceRoot
@@ -84,11 +84,11 @@ class ArraySource(base.Source):
 
         Args:
             root: A file, or a folder.
-            features: FIELD=ARRAY or FIELD=ARRAY:KIND for each field. An array is a name (`images`), or a path
-                (`train_images`, `train/images`), which selects that split alone. Empty: the fields are inferred.
+            features: FIELD=ARRAY or FIELD=ARRAY:KIND for each field. ARRAY is a name such as `images`. A path such as
+                `train_images` or `train/images` selects only that split. Empty: the fields are inferred.
             axes: The order of the axes of a row with three axes, one of `AXES`.
-            named_splits: True adds the field split. False raises if arrays or files have the names of several splits.
-            follow_links: If True, follow symbolic links to outside the folder.
+            named_splits: True adds the field split. False: names of several splits raise InvalidRequest.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
 
         Raises:
             InvalidRequest: No file has this format, an array is absent, or arrays have several possible meanings.
@@ -112,11 +112,11 @@ class ArraySource(base.Source):
     # ---- what a format implements
 
     def _arrays_in(self, files: RecordFiles, number: int) -> Iterator[StoredArray | Unread]:
-        """Yield the arrays of file `number`; raises `BadInput`. A source of folders overrides `_list` instead."""
+        """Yield the arrays of the file at position `number`. Raise BadInput if the file is damaged."""
         return iter(())
 
     def _list(self, names: Sequence[str]) -> tuple[list[StoredArray | Unread], set[str]]:
-        """Return the arrays, and the names of the files that contain them; raises `InvalidRequest`, `BadInput`."""
+        """Return the arrays, and the names of the files that contain them."""
         own = names if self.root.is_file() else self.own_files(names)
         if not own:
             raise self._none_found(names, f"names that end in {' or '.join(self.suffixes[:2])}")
@@ -139,7 +139,7 @@ class ArraySource(base.Source):
 
     @classmethod
     def begins(cls, start: bytes, path: Path) -> bool:
-        """Return whether `start`, the first bytes of a file, shows the format."""
+        """Return whether a file whose first bytes are `start` has the format of this source."""
         return start.startswith(cls.magic)
 
     @classmethod
@@ -163,7 +163,7 @@ class ArraySource(base.Source):
         *,
         named_splits: bool,
     ) -> None:
-        """Choose table and field of each array. skipped: for messages. declared: all fields; empty to infer them."""
+        """Group the arrays into tables and set the fields: `declared`, or inferred fields if `declared` is empty."""
         placed = [_placed(array) for array in arrays]
         for field in declared:
             placed = _renamed(placed, field.entries[0])
@@ -198,7 +198,7 @@ class ArraySource(base.Source):
         return InvalidRequest(f"{shown(str(self.root))}: {text}")
 
     def _in_splits(self, tables: list[_Table], *, is_declared: bool) -> list[_Table]:
-        """Sort the tables by split. is_declared: False raises `InvalidRequest` for tables of several splits."""
+        """Sort the tables by split. If not `is_declared`, raise InvalidRequest for tables of several splits."""
         self._split_names: tuple[str, ...] = ()
         self._split_rows = counts = Counter[str]()
         for table in tables:
@@ -216,9 +216,9 @@ class ArraySource(base.Source):
         return sorted(tables, key=lambda table: self._split_names.index(table.split or "other"))
 
     def _check_no_table_lacks(self, tables: Sequence[_Table]) -> None:
-        """Raise `InvalidRequest` if a table has arrays of samples, but not the array that defines the samples.
+        """Raise InvalidRequest if a table without the main array has an entry of the tables with the main array.
 
-        If the user names this array by a path (`a/images`), tables outside the group `a` are ignored.
+        The main array defines the samples. If the user names it by a path (`a/images`), only tables in `a` are checked.
         """
         common = {entry for table in self._tables for entry in table.arrays}
         group = self._main.rpartition("/")[0]
@@ -231,12 +231,12 @@ class ArraySource(base.Source):
                     )
 
     def arrays(self, entries: set[str] | None = None) -> Iterator[StoredArray]:
-        """Yield the arrays of all tables. entries: the names of entries; None for all entries."""
+        """Yield the arrays of all tables whose entry name is in `entries`. None yields all arrays."""
         for table in self._tables:
             yield from (array for entry, array in table.arrays.items() if entries is None or entry in entries)
 
     def _fault(self, entry: str, *, is_label: bool = False) -> str | None:
-        """Return why the arrays of an entry cannot be one field; None if they can. is_label: ignore integer dtypes."""
+        """Return the reason why the arrays of an entry cannot become one field, or None if they can."""
         first: StoredArray | None = None
         for table, count in zip(self._tables, self._counts, strict=True):
             main, array = table.arrays[self._main], table.arrays.get(entry)
@@ -252,7 +252,7 @@ class ArraySource(base.Source):
     # ---- fields
 
     def _inferred_columns(self) -> list[ArrayColumn]:
-        """Return a column for each array with as many rows as the images; raises `InvalidRequest`."""
+        """Return a column for each entry that has one row per image in all tables."""
         first, main = self._tables[0].arrays, self._main
         columns: list[ArrayColumn] = []
         names = FieldNames()
@@ -285,7 +285,7 @@ class ArraySource(base.Source):
         )
 
     def _label_entry(self) -> str | None:
-        """Return the entry of the labels; None without labels. Raises `InvalidRequest` for a wrong number of labels."""
+        """Return the entry of the labels, or None. Raise InvalidRequest for a label array with a wrong number of rows."""
         for name in LABEL_NAMES:
             if name != self._main and self._fault(name, is_label=True) is None:
                 return name
@@ -355,7 +355,7 @@ class ArraySource(base.Source):
         return self._ends[-1]
 
     def _row(self, index: int) -> tuple[int, int]:
-        """Return the number of the table, and the row number within the table."""
+        """Return the position of the table, and the row number within the table."""
         number = bisect_right(self._ends, self.checked(index))
         return number, index - (self._ends[number] - self._counts[number])
 
@@ -365,7 +365,7 @@ class ArraySource(base.Source):
 
     @cached_property
     def _stems(self) -> list[str]:
-        """Return the name of each table: the split if no other table has that split, otherwise the file."""
+        """Return a name for each table: the split or the file. If two names are equal, all names are numbers."""
         for names in ([table.split or table.name for table in self._tables], [table.name for table in self._tables]):
             if len(set(names)) == len(names):
                 return names
@@ -403,7 +403,6 @@ class ArraySource(base.Source):
 
 
 def _why_unread(array: StoredArray) -> Unread | None:
-    """Return the reason why no field can contain the rows of an array; None if a field can."""
     dtype = array.dtype.newbyteorder("=").name
     is_text_array = array.is_text and not array.is_ragged and len(array.shape) > 1
     if is_text_array or len(array.shape) > _MOST_DIMENSIONS or not (array.is_text or dtype in DTYPES):
@@ -415,7 +414,7 @@ def _why_unread(array: StoredArray) -> Unread | None:
 
 
 class _NamedArray(NamedTuple):
-    """An array, its name without the word for a split, and the split in its path; None without a split."""
+    """An array, its name without the word for a split, and the split in its path or None."""
 
     array: StoredArray
     entry: str
@@ -427,10 +426,7 @@ def _words(name: str) -> list[str]:
 
 
 def _placed(array: StoredArray) -> _NamedArray:
-    """Return the array with its split and its name without the split.
-
-    The split is a word of the name, else the last folder of the path that is named as a split, else None.
-    """
+    """Find the split in the name of the array, then in the folders of its path. The split is None without a result."""
     own = _words(array.name)
     found = [word for word in own if split_rank(word) is not None][:1]
     rest = "_".join(word for word in own if word and word not in found)
@@ -442,7 +438,7 @@ def _placed(array: StoredArray) -> _NamedArray:
 
 
 def _renamed(placed: list[_NamedArray], key: str) -> list[_NamedArray]:
-    """Rename arrays with name or path `key` to the entry `key`, remove splits without one; raises `InvalidRequest`."""
+    """Set the entry `key` for arrays with that name or path. If they exist only in some splits, remove other splits."""
     if any(one.entry == key for one in placed):
         return placed
     found = [one for one in placed if one.array.name == key or f"/{one.array.path}".endswith(f"/{key}")]
@@ -475,7 +471,7 @@ def _stem(container: str) -> str:
 
 
 def _main_entry(tables: Sequence[_Table]) -> str | None:
-    """Return the entry of the images; None without images. Prefer usual names, then uint8, then the most rows."""
+    """Return the entry of the images, or None. Preferred are usual names, then uint8, then the most rows."""
     ranks = [
         (
             fields.is_label_map(entry),

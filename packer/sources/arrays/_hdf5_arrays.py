@@ -6,9 +6,9 @@
 | in chunks              | all chunks of some rows together; packer decodes deflate, lzf, shuffle, fletcher32   |
 | of variable length     | references of 16 bytes: uint32 length, uint64 address, uint32 index in a global heap |
 
-packer reads the bytes, because HDF5 inflates chunks without a size limit and can hang on a damaged heap. Each position
-is compared with the file size, and each size with the shape of the array. Layouts: HDF5 File Format Specification
-3.0, III.E (global heap), VI.A (filters); lzf: liblzf as h5py registers it.
+packer reads the bytes itself, because HDF5 inflates chunks without a size limit and can hang on a damaged heap. packer
+compares each position with the file size, and each size with the shape of the array. HDF5 File Format Specification
+3.0 defines the global heap (III.E) and the filters (VI.A). The layout of lzf is that of liblzf in h5py.
 """
 
 import math
@@ -44,7 +44,7 @@ _PRIME = 65535
 
 
 def arrays(files: RecordFiles, number: int) -> Iterator[StoredArray | Unread]:
-    """Yield the arrays of file `number` of `files`. Raises `BadInput` for a damaged file."""
+    """Yield the arrays of the file at position `number` in `files`. Raise BadInput if the file is damaged."""
     file = files.open(number)
     try:
         with open_read_only(Path(f"/dev/fd/{file.descriptor}")) as opened:
@@ -70,7 +70,7 @@ class _UnreadArray(Exception):
 
 
 def _walk(root: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (path, data set), sorted by path in each group, once for each array. The data set of a link is None."""
+    """Yield (path, data set) once for each array, or (path, None) for a link. The names of a group are sorted."""
     seen: set[Any] = set()
     pending = [(root, "", 0)]
     count = 0
@@ -98,7 +98,7 @@ def _walk(root: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _array(dataset: Any, path: str, files: RecordFiles, number: int, *, has_long_addresses: bool) -> StoredArray:
-    """Return one array; raises `_UnreadArray`, `BadInput`. has_long_addresses: True for addresses of 8 bytes."""
+    """Return the array of an HDF5 data set. `has_long_addresses` is true if addresses in the file have 8 bytes."""
     space, kind = dataset.get_space(), dataset.get_type()
     shape = space.get_simple_extent_dims() if space.get_simple_extent_type() == h5py.h5s.SIMPLE else ()
     if not shape or not all(shape):
@@ -122,7 +122,7 @@ def _array(dataset: Any, path: str, files: RecordFiles, number: int, *, has_long
 
 
 def _dtype(kind: Any) -> np.dtype[Any] | None:
-    """Return the dtype of the values; None for values of variable length. Raises `_UnreadArray` for other types."""
+    """Return the dtype of numbers or texts of fixed length, or None for values of variable length."""
     if isinstance(kind, h5py.h5t.TypeVlenID) or (isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str()):
         return None
     is_enum = isinstance(kind, h5py.h5t.TypeEnumID)
@@ -134,7 +134,7 @@ def _dtype(kind: Any) -> np.dtype[Any] | None:
 
 
 def _stored(dataset: Any, form: ArrayForm) -> StoredArray:
-    """Return an array of fixed row size. Raises `_UnreadArray` if unsupported, `BadInput` if damaged."""
+    """Return an array whose rows all have the same size."""
     options = dataset.get_create_plist()
     if lies_elsewhere(options):
         raise _UnreadArray("its bytes are in other files, which are not followed")
@@ -179,10 +179,10 @@ def _fills_with_zeros(options: Any, dataset: Any) -> bool:
 
 
 class ChunkedArray(BlockedArray):
-    """An array in chunks of one shape, with the same filters for all chunks. Chunks at the edge have the full shape."""
+    """An array that is stored in chunks of equal shape and filters. A chunk at the edge also has the full shape."""
 
     def __init__(self, form: ArrayForm, dataset: Any, *, block: tuple[int, ...], filters: "Sequence[_Undo]") -> None:
-        """List the chunks of shape `block`. Raises `BadInput` if outside the file, `ValueError` if damaged."""
+        """List the chunks of shape `block`. Raise BadInput for chunks beyond the file, ValueError for a wrong index."""
         grid = [-(-length // step) for length, step in zip(form.shape, block, strict=True)]
         numbers = array("q")
 
@@ -224,7 +224,6 @@ class ChunkedArray(BlockedArray):
 
 
 def _flat(place: Sequence[int], grid: Sequence[int]) -> int:
-    """Return the number of the block at a grid position, in row-major order."""
     number = 0
     for at, length in zip(place, grid, strict=True):
         number = number * length + at
@@ -246,7 +245,7 @@ def _unshuffle(data: bytes, expected: int, itemsize: int) -> bytes:
 
 
 def _checked(data: bytes, expected: int, itemsize: int) -> bytes:
-    """Return `data` without the Fletcher-32 checksum at the end. Raises `ValueError` for a wrong checksum."""
+    """Check and remove the Fletcher-32 checksum at the end of `data`. Raise ValueError if the checksum is wrong."""
     if len(data) < 4:
         raise ValueError("it has no checksum")
     body, stored = data[:-4], struct.unpack("<I", data[-4:])[0]
@@ -262,7 +261,7 @@ def _checked(data: bytes, expected: int, itemsize: int) -> bytes:
 
 
 def undo_lzf(data: bytes, expected: int, itemsize: int) -> bytes:
-    """Decompress lzf. Raises `ValueError` for damaged data, or for more than `expected` decompressed bytes."""
+    """Decompress lzf. Raise ValueError for damaged data, or for more than `expected` decompressed bytes."""
     out, at = bytearray(), 0
     try:
         while at < len(data) and len(out) <= expected + 8:
@@ -299,10 +298,10 @@ _UNDO: dict[int, _Undo] = {1: _inflate, 2: _unshuffle, 3: _checked, 32000: undo_
 
 
 class RaggedArray(StoredArray):
-    """Rows of any length in the global heaps of a file. Each row is bytes, numbers or a text."""
+    """Rows of any length, stored in the global heaps of an HDF5 file. Each row is bytes, numbers or a text."""
 
     def __init__(self, references: StoredArray, form: ArrayForm, *, is_text: bool) -> None:
-        """Read all references. Raises `BadInput` if the values together are larger than the file."""
+        """Read all references. Raise BadInput if the values together are larger than the file."""
         super().__init__(form)
         self.is_text, self.is_ragged = is_text, not is_text
         self._heaps: Kept[dict[int, tuple[int, int]]] = Kept(_HEAPS)
@@ -334,7 +333,6 @@ class RaggedArray(StoredArray):
             return Extent(self.files()[0], 0, int(self._references["length"][index]) * self.dtype.itemsize)
 
     def _span(self, index: int) -> Extent:
-        """Return the position of a value. Raises `BadInput` if no heap contains the value."""
         length, address, number = (int(self._references[name][index]) for name in ("length", "address", "index"))
         size = length * self.dtype.itemsize
         if not size:
@@ -345,7 +343,7 @@ class RaggedArray(StoredArray):
         return Extent(self.files()[0], found[0], size)
 
     def _heap(self, address: int) -> dict[int, tuple[int, int]]:
-        """Return object number -> (position, size) for the global heap at byte `address`. Raises `BadInput`."""
+        """Return object number -> (position, size) for the global heap at byte `address`."""
         limit = self._files.files[self._number].size
         magic, version, size = b"", 0, 0
         if 0 <= address <= limit - _HEAP.size:

@@ -30,14 +30,14 @@ _Value = TypeVar("_Value")
 
 
 class Unread(NamedTuple):
-    """An array that the source skips. path: the name in messages."""
+    """An array that the source skips, with the reason. `path` names the array in messages."""
 
     path: str
     reason: str
 
 
 class Kept(Generic[_Value]):
-    """A thread-safe cache of the last values of a function. Forking or unpickling empties the cache."""
+    """A thread-safe cache of the most recently used values of a function. Forking or unpickling empties the cache."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -71,7 +71,7 @@ class ArrayForm(NamedTuple):
         path: The relative path of the file, the group in the file, and the name of the array.
         files: The files that contain the rows.
         number: The position in `files` of the file with this array.
-        dtype: The stored dtype; texts are `S` (UTF-8) or `U`.
+        dtype: The stored dtype. For texts, it is `S` (UTF-8) or `U`.
         shape: The shape of the array. The first dimension is the number of rows.
         offset: The offset of the first row in the file.
     """
@@ -85,18 +85,18 @@ class ArrayForm(NamedTuple):
 
 
 class StoredArray(ABC):
-    """One array of a container. Row i belongs to sample i.
+    """One array of a file or group. Row i belongs to sample i.
 
     Attributes:
         container: The relative path of the file, and of the group in the file.
-        name: The name in the container.
+        name: The name of the array in `container`.
         dtype: The stored dtype.
-        shape: The shape; the first dimension is the number of rows.
+        shape: The shape. The first dimension is the number of rows.
         stretch: The number of rows that are read together.
         is_text: True if each row is a str.
         is_ragged: True if each row is bytes, or a 1-D array of any length.
         missing_blocks: The number of blocks that are absent from the file. Their values are zeros.
-        value_names: The names of an enumeration: number -> name, sorted by number.
+        value_names: Number -> name for an array of an HDF5 enumeration, sorted by number. Empty for other arrays.
     """
 
     stretch = 1
@@ -112,7 +112,7 @@ class StoredArray(ABC):
 
     @property
     def path(self) -> str:
-        """Return the name of the array in messages."""
+        """Return the path of the file and the name of the array, for messages."""
         return f"{self.container}/{self.name}" if self.container else self.name
 
     @property
@@ -153,7 +153,7 @@ class StoredArray(ABC):
         return Extent(self.files(index)[0], self._offset + index * self.row_bytes, self.row_bytes)
 
     def files(self, index: int | None = None) -> tuple[str, ...]:
-        """Return the relative paths of the files that contain row `index`. None means all rows."""
+        """Return the relative paths of the files that contain row `index`. None selects all rows."""
         return (self._files.files[self._number].name,)
 
     def forget(self) -> None:
@@ -163,10 +163,10 @@ class StoredArray(ABC):
 
 
 class SpanArray(StoredArray):
-    """An array that is contiguous in one file. In Fortran order, all rows are read together."""
+    """An array that is contiguous in one file. For Fortran order, all rows are read together."""
 
     def __init__(self, form: ArrayForm, *, is_fortran: bool = False) -> None:
-        """Check the size. Raises `BadInput` for an array beyond the file, or in Fortran order and larger than 1 GiB."""
+        """Check the size. Raise BadInput if the file is too short, or for more than 1 GiB in Fortran order."""
         super().__init__(form)
         size, file = self.shape[0] * self.row_bytes, self._files.files[self._number]
         if not file.is_packed and not 0 <= self._offset <= file.size - size:
@@ -190,7 +190,7 @@ class SpanArray(StoredArray):
 
 
 class BlockedArray(StoredArray):
-    """An array that is stored in blocks. Each block contains some rows of some columns."""
+    """An array that is stored in blocks. A block contains some rows, and a part of each of these rows."""
 
     def __init__(self, form: ArrayForm, *, block: tuple[int, ...], present: int) -> None:
         """Check the number and size of the blocks.
@@ -217,12 +217,12 @@ class BlockedArray(StoredArray):
             raise BadInput(f"{self.path}: {self.missing_blocks} of {total} blocks were never written; the array is cut")
 
     def places(self, number: int) -> Iterator[tuple[int, ...]]:
-        """Yield the grid positions of all blocks that begin at row `number * stretch`. They are read together."""
+        """Yield the grid positions of all blocks that contain row `number * stretch`. `read` reads them together."""
         return product((number,), *map(range, self.grid[1:]))
 
     @abstractmethod
     def _block(self, place: tuple[int, ...]) -> npt.NDArray[Any] | None:
-        """Return the block at a grid position, complete or cut at the edge of the array; None for a missing block."""
+        """Return the block at a grid position, or None if it is absent. Blocks at the edge may be cut."""
 
     def read(self, first: int, count: int) -> npt.NDArray[Any]:
         out = np.zeros((count, *self.shape[1:]), self.dtype)

@@ -1,6 +1,6 @@
 """HDF5: files of other tools, whose arrays have one row per sample. A pack in HDF5 is read as a pack instead.
 
-Arrays, fields, tables and splits: packer.sources.arrays._array_source. Files of GG-CNN also contain grasps.
+packer.sources.arrays._array_source describes arrays, fields, tables and splits. Files of GG-CNN also contain grasps.
 """
 
 from collections.abc import Iterator

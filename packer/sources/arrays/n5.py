@@ -1,8 +1,8 @@
 """N5: containers of arrays in blocks, as Java's N5, zarr-python 2, z5py and tensorstore write. No N5 library is needed.
 
 A data set is a folder with attributes.json and one file per block. The dimensions are in column-major order: an array
-[C, W, H, N] has N rows of (H, W, C). Fields, tables and splits: packer.sources.arrays._array_source. Layout:
-packer.layouts.n5_blocks.
+[C, W, H, N] has N rows of (H, W, C). packer.sources.arrays._array_source describes fields, tables and splits, and
+packer.layouts.n5_blocks the layout of the files.
 """
 
 import re
@@ -78,7 +78,7 @@ def _is_dataset(text: bytes) -> bool:
 
 
 def _block_names(names: Sequence[str], prefix: str) -> dict[tuple[int, ...], str]:
-    """Return grid position -> path for each block below a folder. Positions use N5's dimension order."""
+    """Return grid position -> path of each block below the folder `prefix`, with the dimensions in N5's order."""
     found = {}
     for name in names:
         parts = name[len(prefix) :].split("/") if name.startswith(prefix) else [""]
@@ -88,7 +88,7 @@ def _block_names(names: Sequence[str], prefix: str) -> dict[tuple[int, ...], str
 
 
 class N5Array(BlockedArray):
-    """An N5 data set."""
+    """An N5 data set: an array whose blocks are files in a folder."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class N5Array(BlockedArray):
         attributes: n5_blocks.Attributes,
         blocks: dict[tuple[int, ...], str],
     ) -> None:
-        """Find the blocks that are inside the grid; raises `BadInput`.
+        """Find the blocks that are inside the grid. Raise BadInput if a block is too large or most blocks are absent.
 
         Args:
             path: The path of the container and the name of the array, for messages.
@@ -134,12 +134,12 @@ class N5Array(BlockedArray):
             raise BadInput(f"{self._files.path(number)}: is damaged: {error.message}; get the file again") from error
 
     def _present(self, index: int | None) -> Iterator[RecordFile]:
-        """Yield the block files of row `index`; all block files for None."""
+        """Yield the files of the blocks with row `index`. None selects all rows."""
         places = self._numbers if index is None else self.places(index // self.block[0])
         return (self._files.files[self._numbers[place]] for place in places if place in self._numbers)
 
     def extent(self, index: int) -> Extent:
-        """Return the part of the first block that contains the row."""
+        """Return a part of the first block that contains the row. Its size is the share of one row in that block."""
         file, within, step = next(self._present(index), None), index % self.block[0], self.block[0]
         if file is None:
             return Extent(self._attributes_name, 0, 0)

@@ -1,7 +1,7 @@
 """NPY: files of numpy.save, each with an array that has one row per sample, such as images.npy and labels.npy.
 
-packer never unpickles: an array of Python objects is an error. Fields, tables and splits:
-packer.sources.arrays._array_source.
+packer never unpickles: an array of Python objects is an error. packer.sources.arrays._array_source describes fields,
+tables and splits.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """NPZ: files of numpy.savez, whose arrays have one row per sample, such as MedMNIST's files and mnist.npz.
 
-packer never unpickles: arrays of Python objects are skipped. Fields, tables and splits:
-packer.sources.arrays._array_source. Layouts: packer.files.npy_arrays, packer.layouts.zip_archive.
+packer never unpickles: arrays of Python objects are skipped. packer.sources.arrays._array_source describes fields,
+tables and splits. The modules packer.files.npy_arrays and packer.layouts.zip_archive describe the layouts.
 """
 
 import os
@@ -42,7 +42,7 @@ class Source(ArraySource):
             yield self._array(file.name, member, entry) if member.endswith(_SUFFIX) else Unread(path, "is not .npy")
 
     def _array(self, name: str, member: str, entry: ArchiveEntry) -> StoredArray | Unread:
-        """Return the array of a zip member. Raises `BadInput` if its crc32 or size is wrong."""
+        """Return the array of a zip member. Raise BadInput if its crc32 or size is wrong."""
         span = PackedSpan(entry.offset, entry.size_bytes) if entry.is_deflated else None
         size = self.folder.status(name).st_size
         files = RecordFiles(self.folder, [RecordFile(name, size, is_packed=entry.is_deflated, span=span)])

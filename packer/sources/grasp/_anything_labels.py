@@ -1,6 +1,6 @@
 """Parsers of the label files of Grasp-Anything: grasps (.pt), descriptions (.pkl) and masks (.npy).
 
-* .pt: a tensor (N, 6) with the columns score, x, y, opening, jaw (in px) and theta (in degrees, signs of Jacquard).
+* .pt: a tensor (N, 6) with the columns score, x, y, opening, jaw (in px) and theta (in degrees, signs as in Jacquard).
 * .pkl: a text, or a pair of a text and a list of texts.
 * .npy: an array (height, width), not 0 in the pixels of the object.
 No code in a .pt or .pkl file is executed: packer.layouts.torch_file and packer.layouts.pickled parse these files.
@@ -43,14 +43,14 @@ NO_GRASPS = AnythingGrasps(np.zeros((0, COLUMNS), np.float32), np.zeros((0, 4, 2
 
 
 class SceneText(NamedTuple):
-    """Description of an image, and the names of the objects. Object i has the name `queries[i]`."""
+    """The description of an image, and the names of its objects: `queries[i]` is the name of object i."""
 
     prompt: str = ""
     queries: tuple[str, ...] = ()
 
 
 def read_grasps(data: bytes, path: Path) -> AnythingGrasps:
-    """Parse a .pt file. Rows that are not finite in float32 are skipped. path: for messages. Raises BadInput."""
+    """Parse a .pt file. Rows that are not finite in float32 are skipped. `path` is for messages. Raises BadInput."""
     where = shown(str(path))
     try:
         tensor = read_tensor(data)
@@ -71,7 +71,7 @@ def read_grasps(data: bytes, path: Path) -> AnythingGrasps:
 
 
 def read_description(data: bytes, path: Path) -> SceneText:
-    """Parse a .pkl file with a text, or with a text and the names of objects. path: for messages. Raises BadInput."""
+    """Parse a .pkl file with a text, or with a text and names of objects. `path` is for messages. Raises BadInput."""
     match _unpickled(data, path):
         case str(prompt):
             return SceneText(prompt)
@@ -81,7 +81,7 @@ def read_description(data: bytes, path: Path) -> SceneText:
 
 
 def read_instruction(data: bytes, path: Path) -> str:
-    """Return the text of a .pkl file, or the first text of a list. path: for messages. Raises BadInput."""
+    """Return the text of a .pkl file, or the first text of a list. `path` is for messages. Raises BadInput."""
     match _unpickled(data, path):
         case str(text) | (str(text), *_):
             return text
@@ -89,7 +89,6 @@ def read_instruction(data: bytes, path: Path) -> str:
 
 
 def _unpickled(data: bytes, path: Path) -> Any:
-    """Return the value of a pickle of plain values. Raises BadInput, also for a text that is not valid Unicode."""
     from packer.layouts import pickled  # imported late: not needed to list a folder
 
     try:
@@ -102,7 +101,7 @@ def _unpickled(data: bytes, path: Path) -> Any:
 
 
 def _check_texts(value: Any, depth: int = 2) -> None:
-    """Raise UnicodeEncodeError for a text that UTF-8 cannot encode. `depth`: levels of nested lists to check."""
+    """Raise UnicodeEncodeError for a text that UTF-8 cannot encode. `depth` is the number of nested lists to enter."""
     if isinstance(value, str):
         value.encode()
     elif isinstance(value, (tuple, list)) and depth:

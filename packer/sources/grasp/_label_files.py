@@ -1,7 +1,7 @@
 """Parsers of the grasp labels in text files: lines of numbers.
 
 Strict parsing raises BadInput for the first invalid line. Lenient parsing skips the label of an invalid line. Both skip
-labels with a number that is not finite (`NaN`, `inf`): such labels do not have a position.
+labels with a number that is not finite (`NaN`, `inf`), because these labels have no position.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ class Labels(NamedTuple):
     """Labels of a file.
 
     Attributes:
-        values: Finite labels, float64: rows (N, columns) of `read_rows`, corners (N, 4, 2) of `read_rectangles`.
+        values: Finite labels, float64. `read_rows` returns rows (N, columns), `read_rectangles` corners (N, 4, 2).
         total: Number of labels in the file, including the skipped labels.
     """
 
@@ -36,7 +36,7 @@ class Labels(NamedTuple):
 
 
 def read_rows(data: bytes, path: Path, *, columns: int, separator: str | None, strict: bool) -> Labels:
-    """Parse one label per line. `values` of the result are (N, columns). Blank lines are skipped.
+    """Parse one label per line. `values` of the result has the shape (N, columns). Blank lines are skipped.
 
     Args:
         data: Bytes of the file.
@@ -70,7 +70,7 @@ def read_rectangles(data: bytes, path: Path, *, strict: bool) -> Labels:
 def corners(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """Return the corners, float32 (N, 4, 2), of rows (N, 5): x, y, theta in degrees, opening, jaw.
 
-    p0 -> p1, the opening axis, points along (cos theta, sin theta) with y down, as in Jacquard and Grasp-Anything.
+    The opening axis p0 -> p1 has the direction (cos theta, sin theta), y down, as in Jacquard and Grasp-Anything.
     """
     x, y, degrees, opening, jaw = rows.reshape(-1, 5).T
     cos, sin = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
@@ -87,7 +87,7 @@ def _finite(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
 
 
 def _rows(data: bytes, path: Path, *, columns: int, separator: str | None, strict: bool) -> npt.NDArray[np.float64]:
-    """Return one row per line that is not blank. If not strict, an invalid line is a row of NaN."""
+    """Return one row per line that is not blank. If `strict` is false, an invalid line is a row of NaN."""
     rows = []
     text = data.decode("utf-8-sig", errors="replace")
     for number, line in enumerate(text.splitlines(), start=1):
@@ -121,7 +121,7 @@ def _number(word: str) -> float:
 
 
 def points(name: str) -> Field:
-    """Return the field of grasp corners x, y, float32 (N, 4, 2), in px. p0 -> p1 is the opening axis."""
+    """Return a field for the corners of grasps: float32 (N, 4, 2), x, y in px. p0 -> p1 is the opening axis."""
     return Field(name, "points", "raw:float32", dtype="float32", shape=(None, 4, 2))
 
 
@@ -133,7 +133,7 @@ def verbatim(name: str) -> Field:
 def rectangles(name: str, role: str) -> LabelFile:
     """Return the declaration of a label file with four lines `x y` per rectangle.
 
-    name: name of the field with the corners. role: name of the `FileRole` of the label file.
+    `name` is the name of the field with the corners, `role` the name of the `FileRole` of the label file.
     """
 
     def parse(data: bytes, path: Path, strict: bool) -> Parsed:

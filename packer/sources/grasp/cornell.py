@@ -4,11 +4,11 @@ A scene is all files `pcdNNNNr.png`, `pcdNNNNd.tiff`, `pcdNNNNcpos.txt`, `pcdNNN
 equal number NNNN, in any folders. A sample is a scene with a cpos file. Samples are ordered by the path of the cpos
 file, as in the loaders of the grasp networks. The splits of these loaders are slices of the ordered list.
 
-Fields:
+Fields of a sample with N grasps:
 * key: four digits.
 * rgb: PNG bytes.
 * depth: float32, in meters: TIFF bytes, or an array computed from the point cloud.
-* grasps, grasps_negative: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis. Rectangles with NaN are
+* grasps, grasps_negative: float32 (N, 4, 2), corners x, y in px. p0 -> p1 is the opening axis. Rectangles with NaN are
   skipped.
 * object_id, category: from `z.txt`, -1 and "" for a scene that `z.txt` does not list.
 * Hidden: files (field -> relative path), grasps_file and grasps_negative_file (bytes, empty without a file).
@@ -85,11 +85,14 @@ class Source(FileSource):
     ) -> None:
         """List the scenes.
 
-        depth_from: `tiff` stores the d.tiff files. `pcd` computes depth from the point clouds. `none` stores no depth.
-        `auto` is `tiff` if scenes have d.tiff files, else `none`.
-        duplicates: A scene with a file in two places: `error` raises BadInput, `first` uses the first, `skip` skips it.
-        bad_labels: `error` raises BadInput for an invalid rectangle, `skip` skips the rectangle.
-        follow_links: True follows symbolic links that lead out of `root`.
+        Args:
+            root: The folder or the archive.
+            depth_from: `tiff` stores the d.tiff files. `pcd` computes depth from the point clouds. `none` stores no
+                depth. `auto` is `tiff` if scenes have d.tiff files, else `none`.
+            duplicates: For a scene with the same file in two places, `error` raises BadInput, `first` uses the first
+                file, and `skip` skips the scene.
+            bad_labels: For an invalid rectangle, `error` raises BadInput and `skip` skips the rectangle.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
         """
         base.check_choice("depth_from", depth_from, ("auto", "tiff", "pcd", "none"))
         self._is_computed = depth_from == "pcd"
