@@ -285,7 +285,7 @@ class ArraySource(base.Source):
         )
 
     def _label_entry(self) -> str | None:
-        """Return the entry of the labels, or None. Raise InvalidRequest for a label array with a wrong number of rows."""
+        """Return the entry of the labels, or None. Raise InvalidRequest if the number of its rows is wrong."""
         for name in LABEL_NAMES:
             if name != self._main and self._fault(name, is_label=True) is None:
                 return name

@@ -86,7 +86,6 @@ class Source(FileSource):
         """List the scenes.
 
         Args:
-            root: The folder or the archive.
             depth_from: `tiff` stores the d.tiff files. `pcd` computes depth from the point clouds. `none` stores no
                 depth. `auto` is `tiff` if scenes have d.tiff files, else `none`.
             duplicates: For a scene with the same file in two places, `error` raises BadInput, `first` uses the first
@@ -138,7 +137,7 @@ def read_table(data: bytes, path: Path, *, strict: bool) -> dict[str, tuple[int,
         The number of each scene -> (object id, category).
 
     Raises:
-        BadInput: A line is invalid, or a number has two objects. If `strict` is false, such lines are skipped.
+        BadInput: A line is invalid, or a number has two objects. If `strict` is false, these lines are skipped.
     """
     objects: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(data.decode("utf-8-sig", errors="surrogateescape").splitlines(), start=1):
@@ -158,7 +157,10 @@ def read_table(data: bytes, path: Path, *, strict: bool) -> dict[str, tuple[int,
 
 
 def read_depth(data: bytes, path: Path, *, height: int, width: int) -> npt.NDArray[np.float32]:
-    """Return the depth image of a point cloud, float32 (height, width), in m, with filled holes. Raises BadInput."""
+    """Return the depth image of a point cloud, float32 (height, width), in m. Pixels without a point are filled.
+
+    Raises BadInput if the file is not a valid point cloud of this size.
+    """
     points = read_points(data, path)
     points = points[np.isfinite(points).all(axis=1)]
     index = points[:, 3]
@@ -180,7 +182,7 @@ def read_depth(data: bytes, path: Path, *, height: int, width: int) -> npt.NDArr
 
 
 def read_points(data: bytes, path: Path) -> Array:
-    """Return x, y, z (in mm) and pixel index of each line with five numbers, float64 (N, 4).
+    """Return x, y, z (in mm) and the pixel index from each line with five numbers, float64 (N, 4).
 
     Other lines are skipped. Raises BadInput if the header does not contain `DATA ascii`.
     """

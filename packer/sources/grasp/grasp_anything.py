@@ -1,7 +1,8 @@
 """Grasp-Anything and Grasp-Anything++: one sample for each image, with the labels of all its label files.
 
-An image is `image/<id>.jpg`. The names of its label files begin with `<id>`. Then follows `_<k>`, the number of an
-object, or in Grasp-Anything++ `_<k>_<part>`. Only the last folder of a path and the file name matter:
+An image is `image/<id>.jpg`. The names of its label files begin with `<id>`. The suffix `_<k>` is the number of an
+object. In Grasp-Anything++, `_<k>_<part>` adds the number of a part. Only the last folder of a path and the file name
+matter:
 * `grasp_label_positive/<id>_<k>.pt`, also `positive_grasp/`, `grasp_label/`.
 * `grasp_label_negative/<id>_<k>.pt`, also `negative_grasp/`.
 * `mask/<id>_<k>.npy`, also `part_mask/`.
@@ -11,21 +12,21 @@ object, or in Grasp-Anything++ `_<k>_<part>`. Only the last folder of a path and
 Numbers have one to four digits. Samples are ordered by the name of the image. Label files of a sample are ordered by
 number: 10 comes after 9.
 
-Fields:
+Fields of a sample with N grasps:
 * key: `<id>`. rgb: the bytes of the file.
 * mask: uint8 or uint16, k + 1 for object k, 0 elsewhere. Overlapping pixels belong to the smaller object.
-* part_mask: the mask of parts: 1 + the position of the part in label_keys, 0 elsewhere.
-* grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
+* part_mask: uint8 or uint16, 1 + the position of the part in label_keys, 0 elsewhere.
+* grasps: float32 (N, 4, 2), corners x, y in px. p0 -> p1 is the opening axis.
 * grasp_rows: float32 (N, 6), score, x, y, opening, jaw, theta in degrees: the finite rows of the files.
 * For each grasp: grasp_scores (float32), grasp_objects (int64: k), grasp_labels (int64: position in label_keys).
-* label_keys: json, names of the label files without suffix, also of files without grasps.
-* grasps_negative, grasp_rows_negative, grasp_objects_negative: the negative grasps.
-* text and queries (json: names of the objects, by k) from scene_description.
+* label_keys: json, the name without suffix of each file of positive grasps, even if it contains no grasps.
+* grasps_negative, grasp_rows_negative, grasp_objects_negative: the same for negative grasps.
+* text, the description of the image, and queries (json: names of the objects, by k), from scene_description.
 * instructions: json, a text for each entry of label_keys, null for an entry without an instruction.
 * Hidden: files (field -> relative path).
 
-A field that no image has is not in the schema. The pack does not contain the bytes of label files. Positions are pixels
-of the image file before EXIF orientation.
+The schema omits a field for which no image has a value. The pack does not contain the bytes of label files. Positions
+are pixels of the image file before EXIF orientation.
 """
 
 import re
@@ -95,15 +96,17 @@ class Source(FileSource):
     ) -> None:
         """List the images.
 
-        missing: An image without grasp files, or a mask if others have masks: `keep` or `skip` it, or raise an `error`.
-        bad_labels: `error` raises BadInput for a malformed grasp file, `skip` skips the file.
-        follow_links: True follows symbolic links that lead out of `root`.
+        Args:
+            missing: For an image without grasp files, `keep` adds a sample without grasps, `skip` skips the image, and
+                `error` raises BadInput. The same applies to masks if other images have masks.
+            bad_labels: For a malformed grasp file, `error` raises BadInput and `skip` skips the file.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
         """
         self._list(root, Policies(missing, bad_labels=bad_labels), follow_links=follow_links)
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
-        """Group files by image, the one with the longest name that begins the file name. Return also other files."""
+        """Group files by image. If a file name begins with several image names, the longest decides."""
         by_stem, others = super()._grouped(names, roles)
         images = {stem for (_, stem), files in by_stem.items() if "rgb" in files}
         groups: Groups = {}
@@ -176,7 +179,7 @@ class Source(FileSource):
         return [f"{counted(sum(labels), 'label file')}; {counted(labels.count(0), 'image')} without label files"]
 
     def missing(self, index: int) -> str | None:
-        """Return which grasps, masks and texts are absent, skipped or rounded. None if complete. Reads label files."""
+        """Return which labels are absent, skipped or rounded, or None if the sample is complete. Reads label files."""
         sample = self._samples[self.checked(index)]
         try:
             return "; ".join(self._reasons(sample)) or None
@@ -198,7 +201,7 @@ class Source(FileSource):
         return reasons
 
     def _grasps(self, sample: FileSample, role: str) -> tuple[base.Sample, list[str]]:
-        """Return `(values, reasons)`: fields of the grasps of a role, and texts on skipped or rounded grasps."""
+        """Return the fields of the positive or negative grasps, and notes on skipped or rounded grasps."""
         found, reasons = [], []
         files = _by_numbers(sample, role)
         for path in files.values():
@@ -222,7 +225,7 @@ class Source(FileSource):
         return values, reasons
 
     def _masks(self, sample: FileSample, data: bytes) -> base.Sample:
-        """Return the mask fields of a sample. Raises BadInput if a mask and the image differ in size."""
+        """Return the mask fields of a sample. Raise BadInput if the size of a mask is not that of the image."""
         if not self._dtypes:
             return {}
         from packer.images import sniff  # imported late: not needed to list a folder
@@ -246,7 +249,7 @@ class Source(FileSource):
         return values
 
     def _drawn(self, field: str, paths: Mapping[int, str], size: tuple[int, int]) -> npt.NDArray[Any]:
-        """Draw the mask `field` from `{value: path of a mask}`. Overlapping pixels belong to the smaller mask."""
+        """Draw a mask from value -> path of a binary mask. Overlapping pixels get the value of the smaller mask."""
         found = [(value, self._mask(path, size) != 0) for value, path in paths.items()]
         drawn = np.zeros(size, self._dtypes[field])
         for value, where in sorted(found, key=lambda pair: (-int(pair[1].sum()), pair[0])):
@@ -263,7 +266,7 @@ class Source(FileSource):
         return mask
 
     def _description(self, sample: FileSample) -> tuple[SceneText, list[str]]:
-        """Return `(description, reasons)`. An absent or malformed file gives an empty description and a reason."""
+        """Return the description, and the reason why it is empty: an absent or malformed file."""
         path = sample.paths.get("description")
         if path is None:
             return SceneText(), ["no text: no scene_description"]
@@ -271,7 +274,7 @@ class Source(FileSource):
         return text, [f"no text: {cause}"] if cause else []
 
     def _instructions(self, sample: FileSample) -> tuple[list[str | None], list[str]]:
-        """Return `(texts, reasons)`: a text or None for each grasp file, and the causes of malformed files."""
+        """Return a text or None for each file of positive grasps, and the reasons for malformed instructions."""
         files = _by_numbers(sample, "instruction")
         texts: list[str | None] = []
         reasons = []
@@ -285,10 +288,7 @@ class Source(FileSource):
     def _parsed_file(
         self, path: str, parse: Callable[[bytes, Path], Content], otherwise: Content, *, is_strict: bool = False
     ) -> tuple[Content, str]:
-        """Return `(content, "")`, or `(otherwise, message)` for a malformed file.
-
-        If `is_strict` is true, a malformed file raises BadInput. A file that cannot be read always raises BadInput.
-        """
+        """Return `(content, "")`. For a malformed file, return `(otherwise, message)`, or raise if `is_strict`."""
         data = self.read_file(path)
         try:
             return parse(data, self.root / path), ""
@@ -321,12 +321,11 @@ def _numbers(path: str, key: str) -> Numbers:
 
 
 def _by_numbers(sample: FileSample, role: str) -> dict[Numbers, str]:
-    """Return `{numbers: path}` of the files of a role, sorted by numbers."""
     return dict(sorted((_numbers(path, sample.key), path) for path in sample.lists.get(role, ())))
 
 
 def _image_of(stem: str, role: str, images: Collection[str]) -> str:
-    """Return the image name for a file name. If no image matches, return the file name without numbers."""
+    """Return the name of the image to which a file belongs. If no image matches, remove numbers from its stem."""
     if role in ("rgb", "description"):
         return stem
     name, numbers = stem, 0

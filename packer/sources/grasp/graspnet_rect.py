@@ -1,18 +1,18 @@
 """GraspNet-1Billion with its planar grasps (rectangles), from one camera or from both.
 
-A sample is an image `scene_NNNN/<realsense|kinect>/rgb/NNNN.png`, below any folders. The folders `depth/` and `label/`
-(masks) are next to `rgb/`. The grasps are in `rect/NNNN.npy` next to `rgb/`. Without this file, the grasps are in
-`scene_NNNN/<camera>/NNNN.npy` of the download `rect_labels`.
+A sample is an image `scene_NNNN/<realsense|kinect>/rgb/NNNN.png`, in folders of any names. The folders `depth/` and
+`label/` (masks) are next to `rgb/`. The grasps are in `rect/NNNN.npy` next to `rgb/`. Without this file, the grasps
+are in `scene_NNNN/<camera>/NNNN.npy` of the download `rect_labels`.
 
-Fields:
+Fields of a sample with N grasps:
 * key: `scene_0000/realsense/0000`. camera: text.
 * rgb, depth and mask: PNG bytes. Depth is uint16 in millimeters, 0 without a measurement. The mask is 0 for background.
-* grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
+* grasps: float32 (N, 4, 2), corners x, y in px. p0 -> p1 is the opening axis.
 * grasp_rows: float64 (N, 7), center x, y, open point x, y, height, score, object.
 * grasp_scores: float32 (N,). grasp_objects: int64 (N,).
 * split: int64. Scenes 0-99: train, 100-129: test_seen, 130-159: test_similar, 160-189: test_novel. Others: other.
 * Hidden: files (field -> relative path), grasps_file (bytes, empty for an image without a grasp file).
-A set without depth or masks does not have these fields.
+A data set without depth or masks does not have these fields.
 
 A row of the grasp file is center x, center y, open x, open y, height, score, object number. The open point is the
 middle of one end of the rectangle. The opening is twice the distance between open point and center. The height is the
@@ -70,7 +70,7 @@ class GraspNetRows(NamedTuple):
 
 
 def read_graspnet_rows(data: bytes, path: Path) -> GraspNetRows:
-    """Parse an .npy file. Rows with NaN or a number beyond float32 are skipped. path: for messages.
+    """Parse an .npy file. Rows with NaN or a number beyond float32 are skipped. `path` is for messages.
 
     Raises BadInput if the file is not an array of seven numbers per row, or if an object is not a whole number.
     """
@@ -101,7 +101,7 @@ def read_graspnet_rows(data: bytes, path: Path) -> GraspNetRows:
 
 
 def corners(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Return the corners, float32 (N, 4, 2), of rows (N, 7). p0 -> p1 is the opening axis, toward the open point."""
+    """Return the corners, float32 (N, 4, 2), of rows (N, 7). The opening axis p0 -> p1 points to the open point."""
     center, half = rows[:, :2], rows[:, 2:4] - rows[:, :2]
     length = np.hypot(half[:, 0], half[:, 1])[:, None]
     along = np.where(length > 0, half / np.where(length > 0, length, 1), [1.0, 0.0])  # opening 0: along x
@@ -161,9 +161,11 @@ class Source(FileSource):
     ) -> None:
         """List the images.
 
-        missing: An image without a grasp file: `keep` stores it, `skip` skips it, `error` raises BadInput.
-        own_splits: True adds the field `split`.
-        follow_links: True follows symbolic links that lead out of `root`.
+        Args:
+            missing: For an image without a grasp file, `keep` adds a sample without grasps, `skip` skips the image, and
+                `error` raises BadInput.
+            own_splits: True: the numbers of the scenes decide the splits. False: no field `split`.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
         """
         self._list(root, Policies(missing=missing), follow_links=follow_links, own_splits=own_splits)
 

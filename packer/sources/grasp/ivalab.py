@@ -4,13 +4,13 @@ A sample is all files with an equal number: `rgb_NNNN.jpg`, `depth_NNNN.png` (pu
 `rgb_NNNN_annotations.txt` (published in `annotations/`, in Cornell's syntax). Only file names matter, not folders.
 Samples are ordered by number.
 
-Fields:
+Fields of a sample with N grasps:
 * key: the digits.
 * rgb, depth: the bytes of the files. Depth is uint16, 0 without a measurement.
-* grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
+* grasps: float32 (N, 4, 2), corners x, y in px. p0 -> p1 is the opening axis.
 * Hidden: files (field -> relative path), grasps_file (bytes, empty for a sample without a grasp file).
 
-A set without depth does not have the field depth. Positions are pixels of the image file before EXIF orientation.
+A data set without depth does not have the field depth. Positions are pixels of the image file before EXIF orientation.
 """
 
 from pathlib import Path
@@ -50,9 +50,11 @@ class Source(FileSource):
     ) -> None:
         """List the images.
 
-        missing: An image without a grasp file: `keep` stores it, `skip` skips it, `error` raises BadInput.
-        bad_labels: `error` raises BadInput for an invalid rectangle, `skip` skips the rectangle.
-        follow_links: True follows symbolic links that lead out of `root`.
+        Args:
+            missing: For an image without a grasp file, `keep` adds a sample without grasps, `skip` skips the image, and
+                `error` raises BadInput.
+            bad_labels: For an invalid rectangle, `error` raises BadInput and `skip` skips the rectangle.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
         """
         self._list(root, Policies(missing=missing, bad_labels=bad_labels), follow_links=follow_links)
 

@@ -1,21 +1,23 @@
-"""Jacquard: the Jacquard grasping data set, unpacked in any nesting of folders.
+"""Jacquard: the Jacquard grasping data set, in nested folders of any names.
 
-A sample is all files of a folder with an equal beginning `<i>_<object>_`: one image of an object, its depth and labels.
-Samples are ordered by relative path, as in the loaders of the grasp networks: `Jacquard_Dataset_10` comes before
-`Jacquard_Dataset_2`. Order, and splits that are slices of the ordered list, depend on the nesting of the folders.
+A sample is all files of a folder whose names begin with the same `<i>_<object>_`: an image of an object, its depth and
+labels. Samples are ordered by relative path, as in the loaders of the grasp networks: `Jacquard_Dataset_10` comes
+before `Jacquard_Dataset_2`. The order depends on the nesting of the folders. So do splits that are slices of the
+ordered list.
 
-Fields:
+Fields of a sample with N grasps:
 * key: `<i>_<object>`. object_id: text, `<object>`.
 * rgb, mask: PNG bytes.
 * depth, depth_stereo: TIFF bytes, float32, in meters. In depth_stereo, -1 is a pixel without a measurement.
-* grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
+* grasps: float32 (N, 4, 2), corners x, y in px. p0 -> p1 is the opening axis.
 * grasp_rows: float64 (N, 5), x, y, theta in degrees, opening, jaw: all finite rows in the order of the file.
 * Hidden: files (field -> relative path), grasps_file (bytes, empty for a sample without a grasp file).
 
-A set without depth or masks does not have these fields.
+A data set without depth or masks does not have these fields.
 
 Jacquard V2 (`JacquardV2_Dataset_<n>`) has equal names and rows. Its corrected files have one more row at the start, and
-no newline at the end. The loaders of the networks remove the last character of each line, and therefore lose a digit.
+no newline at the end. The loaders of the networks remove the last character of each line. Without the newline, this
+character is a digit of the last row.
 """
 
 import re
@@ -38,7 +40,6 @@ def _role(name: str, suffix: str, field: Field, need: Need = "alike") -> FileRol
 
 
 def _parse(data: bytes, path: Path, strict: bool) -> Parsed:
-    """Parse lines `x;y;theta;opening;jaw`. strict: True raises BadInput for an invalid line, False skips it."""
     rows = read_rows(data, path, columns=5, separator=";", strict=strict)
     return Parsed({"grasps": corners(rows.values), "grasp_rows": rows.values}, rows.total, rows.dropped)
 
@@ -76,10 +77,13 @@ class Source(FileSource):
     ) -> None:
         """List the samples.
 
-        missing: A sample without a grasp file: `keep` stores it, `skip` skips it, `error` raises BadInput.
-        duplicates: For a sample in two folders, `error` raises BadInput, `first` uses the first path, `skip` skips it.
-        bad_labels: `error` raises BadInput for an invalid row, `skip` skips the row.
-        follow_links: True follows symbolic links that lead out of `root`.
+        Args:
+            missing: For a sample without a grasp file, `keep` adds a sample without grasps, `skip` skips the sample,
+                and `error` raises BadInput.
+            duplicates: For a sample in two folders, `error` raises BadInput, `first` uses the first path, and `skip`
+                skips the sample.
+            bad_labels: For an invalid row, `error` raises BadInput and `skip` skips the row.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
         """
         self._list(root, Policies(missing, duplicates, bad_labels), follow_links=follow_links)
 

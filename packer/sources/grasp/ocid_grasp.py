@@ -6,16 +6,17 @@ YCB10 have one more folder. A sample is an image `<sequence>/rgb/<name>.png` wit
 `Annotations_per_class/<name>/<class>/<name>.txt` (these grasps, sorted by class). Samples are ordered by the path of
 `Annotations/<name>.txt`, as in the loaders of the grasp networks.
 
-Fields:
+Fields of a sample with N grasps:
 * key: `<sequence>/<name>`.
 * rgb, depth, mask and instances: PNG bytes. Depth is uint16 in millimeters, 0 without a measurement. The mask is 0 for
   background, 1 to 30 for classes, 31 for objects without a class.
-* grasps: float32 (N, 4, 2), corners x, y; p0 -> p1 is the opening axis.
-* grasp_objects: int64 (N,), the class of the object of each grasp, -1 if no file by class contains the grasp.
+* grasps: float32 (N, 4, 2), corners x, y in px. p0 -> p1 is the opening axis.
+* grasp_objects: int64 (N,), the class of the object of each grasp, -1 if no file in `Annotations_per_class/` contains
+  the grasp.
 * split: int64, from the lists `data_split/*.txt`.
 * Hidden: files (field -> relative path), grasps_file (bytes, empty for an image without a grasp file).
 
-A set without depth, masks or lists does not have these fields. PNG files of this set do not have an EXIF orientation.
+A data set without depth, masks or lists does not have their fields. Its PNG files have no EXIF orientation.
 """
 
 import re
@@ -77,11 +78,12 @@ class Source(FileSource):
     ) -> None:
         """List the images.
 
-        missing: An image without a grasp file: `keep` stores it, `skip` skips it, `error` raises BadInput.
-        `error` also raises BadInput for an image that is listed in `data_split/` but not found.
-        bad_labels: `error` raises BadInput for an invalid rectangle, `skip` skips the rectangle.
-        own_splits: True adds the field `split` from `data_split/`.
-        follow_links: True follows symbolic links that lead out of `root`.
+        Args:
+            missing: For an image without a grasp file, `keep` adds a sample without grasps, `skip` skips the image, and
+                `error` raises BadInput. `error` also raises BadInput for an absent image of a list in `data_split/`.
+            bad_labels: For an invalid rectangle, `error` raises BadInput and `skip` skips the rectangle.
+            own_splits: True: the splits come from `data_split/`. False: no field `split`.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
         """
         self._missing, self._has_lists = missing, own_splits
         self._list(root, Policies(missing=missing, bad_labels=bad_labels), follow_links=follow_links)
@@ -115,7 +117,7 @@ class Source(FileSource):
         return {"grasp_objects": self._objects(sample, files.get("grasps_file", b""))[0]} if self._has_classes else {}
 
     def missing(self, index: int) -> str | None:
-        """Return which labels are absent, empty, skipped or without class. None if complete. Reads the label files."""
+        """Return which labels are absent, empty or skipped and count grasps without a class. None if complete."""
         reason = super().missing(index)
         sample = self._samples[self.checked(index)]
         if not self._has_classes or "grasps_file" not in sample.paths:
@@ -134,7 +136,7 @@ class Source(FileSource):
         return self._absent
 
     def _objects(self, sample: FileSample, data: bytes) -> tuple[npt.NDArray[np.int64], int]:
-        """Return `(classes, count)`: the class of each grasp, and the count of grasps that only files by class have."""
+        """Return the class of each grasp, and the number of grasps that exist only in `Annotations_per_class/`."""
         name = sample.paths.get("grasps_file", "")
         grasps = read_rectangles(data, self.root / name, strict=self._is_strict)
         classes: dict[bytes, list[int]] = {}  # several objects may have equal rectangles
@@ -146,7 +148,7 @@ class Source(FileSource):
         return np.array(of_each, np.int64), sum(map(len, classes.values()))
 
     def _lists(self) -> dict[str, str]:
-        """Return `{split: path}` of the lists in `data_split/`: for each split, the list with the lowest number."""
+        """Return split -> path of the list in `data_split/`, or of the list with the lowest number."""
         matches = [match for match in map(_LIST.fullmatch, self.extras) if match]
         if len({match["base"] for match in matches}) > 1:
             raise BadInput(
@@ -158,7 +160,7 @@ class Source(FileSource):
         return lists
 
     def _read_lists(self) -> dict[str, str]:
-        """Return `{key: split}` of the listed images. Raises BadInput if an image is in two lists."""
+        """Return key -> split for the listed images. Raise BadInput if an image is in two lists."""
         keys = {sample.key for sample in self._samples} | {key for key, _ in self.left_out}
         split_of: dict[str, str] = {}
         twice = []
@@ -178,7 +180,7 @@ class Source(FileSource):
 
 
 def _listed_keys(data: bytes, path: Path) -> Iterable[str]:
-    """Yield the key `sequence/name` of each line `sequence,name.png`. Raises BadInput for an invalid line."""
+    """Yield the key `sequence/name` of each line `sequence,name.png`."""
     for number, line in enumerate(data.decode("utf-8-sig", errors="surrogateescape").splitlines(), start=1):
         if not line.strip():
             continue

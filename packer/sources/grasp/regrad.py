@@ -4,7 +4,7 @@ A sample is an image `<split>/RGBImages/<scene>_<view>.jpg`. A view is one camer
 are `DepthImages/` and `SegmentationImages/` next to `RGBImages/` (`.png`), `<split>/mrts.json` (relations by scene),
 and `2D_Grasp/<split>/<scene>/<view>/<view>.json` in any folder. Samples are ordered by split, scene and view.
 
-Fields:
+Fields of a sample with N grasps:
 * key: `train/00001_1`. split: int64, the names of folders.
 * rgb: the bytes of the file.
 * depth: PNG bytes, uint16, in millimeters, 0 without a distance.
@@ -13,14 +13,13 @@ Fields:
 * grasp_rows: float64 (N, 10), as in the file: object, center x, center y, width, height, angle, and the scores
   vertical, center, antipodal and total.
 * grasp_scores: float32 (N,), the total score. grasp_objects: int64 (N,).
+* grasps: float32 (N, 4, 2), corners x, y in px, only with the option `angle_convention`.
 * Hidden: files (field -> relative path), grasps_file (bytes, empty for a view without a grasp file).
 
 If no view has files of a kind, the field of these files is absent. Positions are pixels of the image file before EXIF
-orientation. The option `angle_convention` adds the field `grasps`: float32 (N, 4, 2), corners. The option states the
-range of the angles in the grasp files: `cv44` (-90 to 0) or `cv45` (0 to 90). OpenCV 4.5.1 changed this range in
-cv2.minAreaRect.
-No file states which side of a rectangle is the opening: `rectangles` contains the rule. This source was written without
-access to the files of the set.
+orientation. `angle_convention` is the range of the angles in the grasp files: `cv44` (-90 to 0) or `cv45` (0 to 90).
+OpenCV 4.5.1 changed this range in cv2.minAreaRect. No file contains the side of a rectangle that is the opening:
+`rectangles` assumes the longer side. This source was written without access to the files of the data set.
 
 A grasp is `[object, [[center x, center y], [width, height], angle], [four scores]]`. The rectangle is from
 cv2.minAreaRect. The scores are vertical, center, antipodal and total. The file of relations is
@@ -104,10 +103,11 @@ class Source(FileSource):
             root: Folder or archive of the set.
             angle_convention: Range of the angles in the grasp files. `cv44`: -90 to 0 degrees. `cv45`: 0 to 90
                 degrees. Another angle is an error. With `none`, samples do not have the field `grasps`.
-            missing: A view without a grasp file: `keep` stores it, `skip` skips it, `error` raises BadInput.
-            bad_labels: `error` raises BadInput for an invalid grasp, `skip` skips the grasp.
-            own_splits: True takes the names of the folders above the images as splits.
-            follow_links: True follows symbolic links that lead out of `root`.
+            missing: For a view without a grasp file, `keep` adds a sample without grasps, `skip` skips the view, and
+                `error` raises BadInput.
+            bad_labels: For an invalid grasp, `error` raises BadInput and `skip` skips the grasp.
+            own_splits: True: the folders above the images are the splits. False: no field `split`.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
         """
         base.check_choice("angle_convention", angle_convention, ("none", *_ANGLES))
         self._convention = angle_convention
@@ -175,7 +175,7 @@ class Source(FileSource):
 
 
 def _parse(convention: str, data: bytes, path: Path, strict: bool) -> Parsed:
-    """Parse a grasp file. Raises BadInput for an angle that is not in the range of `convention`."""
+    """Parse a grasp file. Raise BadInput for an angle that is not in the range of `convention`."""
     has_file = data or path.suffix
     rows, total = read_regrad_grasps(data, path, strict=strict) if has_file else (np.zeros((0, COLUMNS)), 0)
     values = {"grasp_rows": rows, "grasp_scores": rows[:, -1].astype(np.float32)}
@@ -236,9 +236,9 @@ def read_regrad_grasps(data: bytes, path: Path, *, strict: bool) -> tuple[npt.ND
 
 
 def rectangles(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Return the corners of the rectangles of the grasp file, float32 (N, 4, 2). p0 -> p1 is the longer side.
+    """Return the corners of the rectangles in grasp rows, float32 (N, 4, 2). p0 -> p1 is the longer side.
 
-    rows: `grasp_rows` (N, 10), whose columns 1 to 5 are center x, center y, width, height and angle in degrees. The
+    `rows` are `grasp_rows` (N, 10). Columns 1 to 5 are center x, center y, width, height and angle in degrees. The
     width is the side along (cos angle, sin angle), with y down (cv2.boxPoints). The longer side is the opening of the
     gripper. This is an assumption: the code of the set draws fingers of 0.024 m at a distance of 0.068 m.
     """
@@ -249,7 +249,7 @@ def rectangles(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
 
 def read_relations(data: bytes, path: Path) -> dict[str, Relations]:
-    """Return, for each scene, the names of the parents of each object. path: for messages. Raises BadInput."""
+    """Return scene -> names of the parents of each object. `path` is for messages. Raises BadInput."""
     scenes = _loaded(data, path)
     if isinstance(scenes, dict) and all(_is_relations(scene) for scene in scenes.values()):
         return scenes
@@ -273,7 +273,7 @@ def _is_relations(scene: Any) -> bool:
 
 
 def _row(grasp: Any) -> list[float] | None:
-    """Return object id, x, y, width, height, angle and four scores of a grasp as stored; None if it is malformed."""
+    """Return the ten numbers of a grasp in the order of `grasp_rows`, or None if the grasp is malformed."""
     try:
         number, ((x, y), (width, height), angle), (vertical, center, antipodal, total) = grasp
         row = [number, x, y, width, height, angle, vertical, center, antipodal, total]

@@ -4,18 +4,19 @@ A sample is `JPEGImages/ID.jpg` with `Annotations/ID.xml` and `Grasps/ID.txt`. A
 x1 y1 ... x4 y4, the number of an object, and `easy`, `hard` or nothing. Samples are ordered by key. The loaders of the
 networks use the order of the file system. Therefore the splits of these loaders differ between machines.
 
-Fields:
+Fields of a sample with N grasps or M boxes:
 * key: `ID`. rgb: the bytes of the file.
-* grasps: float32 (N, 4, 2), corners x, y as in the file; p0 -> p1 is the opening axis.
-* grasp_objects: int64, for each grasp the number of its object.
-* boxes: float32 (N, 4), edges. For each box: box_labels (int64, names of classes in lower case), box_objects (int64:
-  `<index>`, -1 if a file has none), box_difficult and box_truncated (uint8).
+* grasps: float32 (N, 4, 2), corners x, y as in the file. p0 -> p1 is the opening axis.
+* grasp_objects: int64 (N,), the number of the object of each grasp.
+* boxes: float32 (M, 4), edges x0, y0, x1, y1 in px. For each box: box_labels (int64, classes in lower case),
+  box_objects (int64, `<index>` or -1 without it), box_difficult and box_truncated (uint8).
 * relations: json, for each box `{"object", "fathers", "children"}`, numbers of objects.
 * split: int64, from `ImageSets/Main`.
 * Hidden: files (field -> relative path), annotation_file and grasps_file (bytes, empty without a file).
 
-Positions in the XML file count pixels from 1, unless `first_pixel` is 0. This source subtracts 1 from xmin and ymin
-(see packer.sources.annotations._voc_base). The network VMRN subtracts 1 from all four edges. Grasps are not changed.
+Positions in the XML file count pixels from 1, unless `first_pixel` is 0. Therefore packer subtracts 1 from xmin and
+ymin (packer.sources.annotations._voc_base), whereas the network VMRN subtracts 1 from all four edges. Grasps are not
+changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -70,13 +71,14 @@ class Source(VOCSource):
         Args:
             root: Folder or archive of the set.
             first_pixel: Number of the first pixel in the XML files, 1 or 0.
-            missing: An image without XML or grasp file: `keep` stores it, `skip` skips it, `error` raises BadInput.
-            bad_labels: `error` raises BadInput for an invalid label, `skip` skips the label.
-            labels_orientation: Pixels that labels refer to if EXIF rotates the image, `stored` in the file or
-                `upright` after the rotation. With `auto`, those whose size the XML file contains.
-            own_splits: True takes the splits from the lists in ImageSets.
+            missing: For an image without XML or grasp file, `keep` adds a sample without these labels, `skip` skips the
+                image, and `error` raises BadInput.
+            bad_labels: For an invalid label, `error` raises BadInput and `skip` skips the label.
+            labels_orientation: Pixels that labels refer to if EXIF rotates the image: `stored` in the file, or
+                `upright` after the rotation. `auto`: those whose size the XML file contains.
+            own_splits: True: the splits come from the lists in ImageSets. False: no field `split`.
             known_classes: Class names in the order of their numbers. Empty for all classes that the files contain.
-            follow_links: True follows symbolic links that lead out of `root`.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
         """
         self._list_annotated(
             root,
@@ -116,7 +118,7 @@ class Source(VOCSource):
         return values
 
     def missing(self, index: int) -> str | None:
-        """Return which labels are absent, empty, skipped or inconsistent. None if complete. Reads the label files."""
+        """Return which labels are absent, empty, skipped or inconsistent, or None if complete. Reads label files."""
         reasons = [super().missing(index)]
         with suppress(BadInput):  # `read` raises the error later
             found = self._annotation(self._samples[index])
@@ -125,7 +127,7 @@ class Source(VOCSource):
 
 
 def read_object_grasps(data: bytes, path: Path, strict: bool) -> Parsed:
-    """Parse a grasp file: corners and the number of an object per line. Grasps that are not finite are skipped.
+    """Parse lines with corners and the number of an object. Grasps that are not finite are skipped.
 
     If `strict` is true, an invalid line or object number raises BadInput, otherwise the grasp is skipped.
     """
@@ -144,7 +146,6 @@ def read_object_grasps(data: bytes, path: Path, strict: bool) -> Parsed:
 
 
 def _without_word(line: str) -> str:
-    """Return the line without the word after its nine numbers, if any."""
     words = line.split()
     return " ".join(words[:-1] if len(words) == _NUMBERS + 1 and words[-1].isalpha() else words)
 

@@ -3,7 +3,7 @@
 The class of a pixel in `_seg.png` is R // 10 * 256 + G. B is the number of the object in the image.
 A line of `_atr.txt` (2017) is: object number # part level # occluded # name # name # "attributes". The first name is a
 list of WordNet words, the second is the annotator's name for the object. Texts are UTF-8 or ISO 8859-1.
-Layout: github.com/CSAILVision/ADE20K, README and code of the tool kit.
+The layout is defined by the README and the tool kit of github.com/CSAILVision/ADE20K.
 """
 
 import re
@@ -24,7 +24,7 @@ _SHOWN = 80
 
 
 def classes_and_instances(data: bytes, where: str) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]]:
-    """Return (class, object number) of each pixel of a `_seg.png`: uint16 (H, W) and uint8 (H, W), 0 for no object.
+    """Return (class, object number) of each pixel of a `_seg.png`, uint16 and uint8 (H, W). 0: the pixel has no object.
 
     Args:
         data: The bytes of the file.
@@ -52,7 +52,8 @@ def attribute_rows(data: bytes, where: str) -> list[dict[str, Any]]:
     """Return one dict for each object and part in an `_atr.txt`, in the order of the lines.
 
     The members are `object` (number in `_seg.png`, or in a mask of parts), `part_level` (0 for an object),
-    `is_occluded`, `names` (two texts) and `attributes` (texts). Raise BadInput with `where` and line if invalid.
+    `is_occluded`, `names` (two texts) and `attributes` (texts). An invalid line raises BadInput. `where` is the path
+    for its message.
     """
     rows = []
     for number, line in enumerate(_LINE_END.split(_text(data)), start=1):
@@ -78,7 +79,7 @@ def attribute_rows(data: bytes, where: str) -> list[dict[str, Any]]:
 
 
 def annotation(data: bytes, where: str) -> dict[str, Any]:
-    """Return the content of a JSON file of 2020. Raise BadInput if `data` is not a JSON object."""
+    """Return the content of a JSON file of 2020. Raise BadInput for other data. `where` is the path for its message."""
     try:
         value = json_value(_text(data))
         if not isinstance(value, dict):

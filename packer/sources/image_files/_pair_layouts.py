@@ -1,7 +1,8 @@
 """Pair layouts: path patterns of images and masks in published data sets, and detection of the layout of a folder.
 
-A layout may have several variants with the same name. The first variant that fits applies. A folder fits a layout if it
-contains a file for each required role. If the layout has splits, the splits of these files must have usual names.
+A layout may have several variants with the same name. The first variant that fits the folder is used. A folder fits a
+layout if it contains a file for each required role. If the layout has splits, the splits of these files must have
+usual names.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -53,7 +54,7 @@ class PairRole:
 
 
 def check_roles(roles: Sequence[PairRole]) -> None:
-    """Raise InvalidRequest unless names and patterns are unique, the first role is an image, and placeholders agree."""
+    """Raise InvalidRequest if names or patterns repeat, placeholders differ, or the first role is not an image."""
     names, texts = [role.name for role in roles], [role.pattern.text for role in roles]
     twice = [text for values in (names, texts) for text in sorted(set(values)) if values.count(text) > 1]
     if twice:
@@ -105,7 +106,7 @@ class PairLayout:
 
 
 def layouts_of(names: Sequence[str], name: str | None = None) -> Iterator[PairLayout]:
-    """Yield the layouts that the files `names` fit, one variant of each. With `name`, only try that layout."""
+    """Yield the layouts that the files `names` fit, one variant of each. With `name`, try only that layout."""
     folders = {name[: name.rfind("/") + 1] for name in names}
     done: set[str] = set()
     for layout in LAYOUTS:

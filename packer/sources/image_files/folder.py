@@ -7,8 +7,8 @@ The classes are the names of the folders directly under the root, or directly un
 Samples are ordered by split, class, folder and file name, as in an ImageFolder (torchvision.datasets.folder,
 find_classes and make_dataset).
 
-With `decode_with="pillow"`, Pillow decodes the images that packer cannot read. packer stores the pixels as PNG. The
-hidden field `files` then contains the name of each stored file: `a.heic.png` for `a.heic`.
+With `decode_with="pillow"`, Pillow decodes the images that packer cannot read. packer stores their pixels as PNG. The
+hidden field `files` then contains the name of each stored file, such as `a.heic.png` for `a.heic`.
 """
 
 from collections import Counter
@@ -70,15 +70,15 @@ class Source(ListedSource):
             root: The folder or the archive.
             folders: The meaning of the folders under the root. `class`: classes. `split/class`: splits that contain
                 classes. `split`: splits without labels. `none`: no meaning. `auto`: classes, or `none` if all images
-                are directly in the root. Folder names such as `train` or `masks`, and folders that only contain
-                folders, raise InvalidRequest. `unchecked`: as `auto`, without this check.
+                are directly in the root. With `auto`, folder names such as `train` or `masks`, and folders that only
+                contain folders, raise InvalidRequest. `unchecked`: as `auto`, without this check.
             allow_empty: True: a class folder may contain no image. False: an empty class raises InvalidRequest.
-            decode_with: `pillow`: Pillow decodes images that packer cannot read. `none`: such images are unreadable.
-            companions: A quarter of the images may have names of masks, such as `1_mask.png`. `error` then raises
-                InvalidRequest, `samples` reads each image as a sample.
+            decode_with: `pillow`: Pillow decodes images that packer cannot read. `none`: these images are unreadable.
+            companions: The rule if a quarter of the images or more have names as masks do, such as `1_mask.png`.
+                `error` raises InvalidRequest, `samples` reads each image as a sample.
             ignore_suffixes: Image files that are not samples: suffixes of file names, or path patterns with `{stem}`.
             known_classes: The class names in label order. Empty: the sorted names of the class folders.
-            follow_links: True: also read files behind links that lead out of `root`.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
 
         Raises:
             InvalidRequest: Images are absent, a class is empty, the meaning of the folders or images is not clear, or
@@ -137,7 +137,7 @@ class Source(ListedSource):
         self.notes = [*listing.notes(), *self._notes()]
 
     def _decided(self, images: Sequence[str], folders: str) -> str:
-        """Return the meaning of the folders: the option `folders`, or for `auto` and `unchecked`, `class` or `none`."""
+        """Return the option `folders`. Replace `auto` and `unchecked` by `class` or `none`."""
         if folders not in ("auto", UNCHECKED):
             return folders
         loose = [name for name in images if "/" not in name]
@@ -156,7 +156,7 @@ class Source(ListedSource):
     def _check_classes(
         self, listing: Listing, classes: Sequence[str], filled: Iterable[str], *, allow_empty: bool
     ) -> None:
-        """Raise BadInput if a class folder links to another, and InvalidRequest if a class is empty but must not be."""
+        """Raise BadInput if a class folder is a link to another folder. InvalidRequest for empty classes."""
         where = shown(str(self.root))
         twice = [f"{name} ({first or 'the folder itself'})" for name, first in listing.repeats if "/" not in name]
         if twice:
@@ -195,7 +195,7 @@ class Source(ListedSource):
 
     @classmethod
     def recognize(cls, tree: FileTree, names: Sequence[str]) -> str | None:
-        """Return one line with the number of images of all formats, or None if images are absent."""
+        """Return one line with the number of images in all formats, or None without images."""
         images = [name for name in names if is_image(name)]
         others = sum(suffix_of(name) in _unread_images.SUFFIXES for name in names) if len(images) < len(names) else 0
         if not images and not others:
@@ -250,7 +250,7 @@ class Source(ListedSource):
 
 
 class _SamplesByName(Sequence[FileSample]):
-    """A sequence of samples for sorted image names. Each access creates a sample, so that only names use memory."""
+    """The samples of sorted image names. Each access creates a sample, so that only names use memory."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -264,9 +264,9 @@ class _SamplesByName(Sequence[FileSample]):
 
 
 def _check_companions(root: Path, names: Sequence[str]) -> None:
-    """Raise InvalidRequest if a quarter of the images, but not all, seem to belong to other images, such as masks.
+    """Raise InvalidRequest if a quarter of the images or more, but not all, seem to be masks of other images.
 
-    The paths of these images have a word for masks and similar files, or differ from other paths only in the suffix.
+    Their paths contain a word for masks and similar files, or differ from another path only in the suffix.
     """
     of_kinds = {name: is_companion(name) for name in {name.translate(_EQUAL_DIGITS) for name in names}}
     stems: set[str] = set()
@@ -285,7 +285,7 @@ def _check_companions(root: Path, names: Sequence[str]) -> None:
 
 
 def _check_folders(root: Path, images: Sequence[str]) -> None:
-    """Raise InvalidRequest if the folders have the names of splits, or of images and masks, or contain only folders."""
+    """Raise InvalidRequest if the folders seem to be splits, or images and masks, or contain only folders."""
     tops = sorted({name.partition("/")[0] for name in images})
     has_roles = all(map(is_role, tops)) and any(map(is_image_word, tops))
     has_splits = are_splits(tops) or sum(split_rank(name) is not None for name in tops) > 1
@@ -298,7 +298,7 @@ def _check_folders(root: Path, images: Sequence[str]) -> None:
 
 
 def _class_folders(listing: Listing, patterns: Sequence[SidecarPattern], splits: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the class folders. Folders with only files of `patterns` (sidecars) are not classes."""
+    """Return the names of the class folders. Folders that contain only sidecars (`patterns`) are excluded."""
     elsewhere = [pattern for pattern in patterns if not pattern.text.startswith(("{folder}/", "{top}/"))]
     tops: dict[str, bool] = {}  # folder -> whether all its files are sidecars
     for name in listing.names if elsewhere else ():

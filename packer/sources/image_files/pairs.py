@@ -1,8 +1,8 @@
 """Pairs: images with masks or other files. Files whose names contain the same stem form a sample.
 
 A role maps a path pattern to a field, such as `mask=masks/gt_{stem}.png:mask` (packer.sources._file_pattern). The user
-declares roles, or a published layout contains the roles (`_pair_layouts`). Files with the same stem, folder and split
-form one sample. Samples are ordered by split, folder and stem.
+or a published layout (`_pair_layouts`) declares the roles. Files with the same stem, folder and split form one sample.
+Samples are ordered by split, folder and stem.
 
 Fields: key (split, folder and stem as one path), and one field per role. Image fields contain the bytes of the files.
 The fields folder (text) and split (int64) exist if the patterns contain `{folder}` and `{split}`. In the VOC layout,
@@ -70,11 +70,11 @@ class Source(FileSource):
             roles: Texts `NAME=PATTERN:KIND` that replace the published layout. The first role is an image.
             missing: For a sample without a required file, `error` raises BadInput and `skip` skips the sample.
             own_splits: True: the splits come from the patterns, or from VOC's lists in ImageSets. False: no splits.
-            follow_links: True: also read files behind links that lead out of `root`.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
 
         Raises:
             InvalidRequest: Files are absent, or the roles do not form samples.
-            BadInput: A sample lacks a file, a file matches two roles, or a sample has two files for one role.
+            BadInput: A sample has no file for a required role, a file matches two roles, or a role has two files.
         """
         base.check_choice("layout", layout, ("auto", *_NAMES))
         base.check_choice("missing", missing, ("error", "skip"))
@@ -106,7 +106,7 @@ class Source(FileSource):
 
     @classmethod
     def _grouped(cls, names: Sequence[str], roles: Sequence[FileRole]) -> tuple[Groups, list[str]]:
-        """Return (files grouped by sample, other files). The longest matching pattern decides the role of a file."""
+        """Return the files grouped by sample, and the other files. If several patterns match, the longest decides."""
         weights = {role.name: RolePattern(role.example).weight for role in roles}
         ordered = sorted(roles, key=lambda role: -weights[role.name])
         groups, others = super()._grouped(names, ordered)
@@ -136,7 +136,6 @@ class Source(FileSource):
                 raise InvalidRequest(f"{where} matches nothing: expected files such as {shown(path)}")
 
     def _name(self, paths: Mapping[str, Sequence[str]]) -> SampleName:
-        """Return the split, folder and stem that the paths of one sample contain."""
         matches = (role.match(paths[role.name][0]) for role in self.roles if role.name in paths)
         return next(SampleName.of(match) for match in matches if match)
 
@@ -212,7 +211,7 @@ def _file_role(role: PairRole, layout: PairLayout | None) -> FileRole:
 
 
 def _layout(root: Path, names: Sequence[str], name: str | None) -> PairLayout:
-    """Return the layout that matches the files. Raise InvalidRequest if no layout matches or several layouts match."""
+    """Return the layout that matches the files. Raise InvalidRequest if none or several match."""
     layouts = list(layouts_of(names, name))
     where = shown(str(root))
     if len(layouts) > 1:

@@ -1,11 +1,11 @@
 """File list: image files with labels that a Python object lists, such as torchvision's ImageFolder.
 
-If `packer convert FOLDER` would pack the listed files in this order, the source of the folder is used. The pack and its
-digest are then equal. Any other list (a Subset, filtered or sorted files) is a separate source with the files and
-labels in the order of the list. The keys are the paths relative to the folder.
+If `packer convert FOLDER` would pack the listed files in this order, the source `folder` reads them. The pack and its
+digest are then equal to those of that command. For any other list (a Subset, filtered or sorted files), `ListedFiles`
+reads the files in the order of the list. The keys are the paths relative to the folder.
 
-Attributes read in torchvision 0.28.0: `root`, `samples` (path, class number), `classes` (names; ImageNet has tuples of
-names), `loader`, `transform`, `target_transform`.
+packer reads these attributes (torchvision 0.28.0): `root`, `samples` (path, class number), `classes` (names; ImageNet
+has tuples of names), `loader`, `transform`, `target_transform`.
 """
 
 import os
@@ -37,7 +37,7 @@ class FileList(NamedTuple):
 
 
 def file_list(root: Path, paths: Iterable[str], labels: Sequence[int] | None, classes: Iterable[str]) -> FileList:
-    """Return a list of files. paths: absolute, or relative to the current folder; `InvalidRequest` if not in `root`."""
+    """Return a list of the files at `paths`. Raise InvalidRequest for a file that is not in the folder `root`."""
     names = [Path(base.relative_name(Path(path), str(root))).as_posix() for path in paths]
     outside = [name for name in names if name.startswith("../")]
     if outside:
@@ -54,10 +54,7 @@ def is_torchvision_folder(data: object) -> bool:
 
 
 def torchvision_files(data: Any, rows: Sequence[int] | None) -> FileList:
-    """Return the files of a DatasetFolder. Raises `InvalidRequest` if the DatasetFolder has a transform.
-
-    rows: the indices of the selected samples; None for all samples.
-    """
+    """Return the files of a DatasetFolder at the indices `rows` (None for all). InvalidRequest for a transform."""
     for name in ("transform", "target_transform"):
         if getattr(data, name, None) is not None:
             raise InvalidRequest(
@@ -70,13 +67,13 @@ def torchvision_files(data: Any, rows: Sequence[int] | None) -> FileList:
 
 
 class ListedFiles(base.Source):
-    """A source of listed files. Used if the list differs from the complete content of the folder."""
+    """A source of listed files, for lists that are not the complete content of the folder in its order."""
 
     kind = "listed-files"
     left_out = ()
 
     def __init__(self, files: FileList, *, follow_links: bool = False) -> None:
-        """Raises `InvalidRequest` for a label without a class, and `BadInput` for a file that is listed twice."""
+        """Check the list. Raise InvalidRequest for a label without a class, BadInput for a repeated file."""
         self.folder = open_tree(files.root, follow_links=follow_links)
         self.root = files.root
         self._files = files
@@ -115,10 +112,10 @@ class ListedFiles(base.Source):
 
 
 def source_of_list(files: FileList, *, follow_links: bool) -> tuple[base.Source, dict[str, Any]]:
-    """Return `(source, options)` for a list of files.
+    """Return `(source, options)` for a list of files. `options` are the options of `source` for the manifest.
 
-    `source` reads the folder if the folder contains the same files and labels in the same order. Otherwise `source` is
-    a `ListedFiles`. `options` are the options of `source` for the manifest.
+    `source` is the source `folder` if the folder contains the same files and labels in the same order. Otherwise it is
+    a `ListedFiles`.
     """
     links: dict[str, Any] = {"follow_links": True} if follow_links else {}
     layouts: tuple[dict[str, Any], ...] = ({}, {"folders": "class"})

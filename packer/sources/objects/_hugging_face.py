@@ -1,10 +1,10 @@
 """Hugging Face: support for `datasets.Dataset`, `IterableDataset` and `DatasetDict`, without importing the library.
 
-Images are read without decoding, so that the pack contains the original bytes. Attributes read in datasets 4.8.5:
-`features` (a dict of Image, ClassLabel, Value, ...), `cast_column`, `format`, `with_format` and the private
+Images are read without decoding, so that the pack contains the original bytes. packer reads these attributes (datasets
+4.8.5): `features` (a dict of Image, ClassLabel, Value, ...), `cast_column`, `format`, `with_format` and the private
 `_fingerprint`. The fingerprint changes with every map, filter, select and shuffle.
 
-When the library decodes an image, it applies the EXIF orientation. Coordinates in labels therefore refer to the upright
+When datasets decodes an image, it applies the EXIF orientation. Coordinates in labels therefore refer to the upright
 image (`Source.frame`).
 """
 
@@ -48,7 +48,7 @@ def object_data(data: Any, *, request: Sequence[str] | None) -> ObjectData:
 
     Args:
         data: A Dataset, an IterableDataset or a DatasetDict.
-        request: The columns to read; None for all columns.
+        request: The columns to read. None for all columns.
 
     Raises:
         InvalidRequest: A transform is set, a column contains audio or video, or splits have different features.
@@ -89,7 +89,7 @@ def object_data(data: Any, *, request: Sequence[str] | None) -> ObjectData:
 
 
 def folder_files(data: ObjectData) -> FileList | None:
-    """Return the files of a data set that `imagefolder` loaded.
+    """Return the files of a data set that `imagefolder` of datasets loaded.
 
     Return None for images in several folders, images stored as bytes, and columns other than `image` and `label`.
     """
@@ -113,7 +113,7 @@ def folder_files(data: ObjectData) -> FileList | None:
 
 
 def _joined(parts: Mapping[str, ObjectData]) -> ObjectData:
-    """Concatenate splits, and add the column `split`. Raises `InvalidRequest` if splits have different features."""
+    """Concatenate the splits of a DatasetDict, and add the column `split`. InvalidRequest for different features."""
     first = next(iter(parts.values()))
     for name, part in parts.items():
         if part.declared != first.declared or SPLIT in part.columns:
@@ -133,7 +133,7 @@ def _joined(parts: Mapping[str, ObjectData]) -> ObjectData:
 
 
 class _JoinedSplits:
-    """Concatenated data sets. The column `split` contains the number of the data set."""
+    """Concatenated data sets. The column `split` contains the position of the data set in the list."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self._parts = parts
@@ -154,7 +154,7 @@ def _is_image(feature: object) -> bool:
 
 
 def _declared(feature: object) -> Field | None:
-    """Return the field that a feature declares; None if the values have to determine the field."""
+    """Return the field that a feature declares. None means that the values decide."""
     if is_a(feature, _FEATURES, "ClassLabel"):
         classes = tuple(getattr(feature, "names", None) or ())
         return Field(_COLUMN, "number", "number", dtype="int64", shape=(), classes=classes or None)

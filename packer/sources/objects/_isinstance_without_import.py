@@ -7,11 +7,11 @@ def is_a(value: object, module: str, name: str) -> bool:
 
 
 def class_named(cls: type, module: str, name: str) -> type | None:
-    """Return `cls` or the base class of `cls` that has this module and name; None if no class has them."""
+    """Return `cls` or the base class of `cls` with this module and name, or None."""
     return next((each for each in cls.__mro__ if (each.__module__, each.__qualname__) == (module, name)), None)
 
 
 def type_name(value: object) -> str:
-    """Return the name of a value's class for messages: `torch.Tensor`, `list`."""
+    """Return the name of a value's class for messages, such as `torch.Tensor` or `list`."""
     cls = type(value)
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"

@@ -2,7 +2,8 @@
 
 A sample is a dict (its entries have names), a tuple or a list (its entries have positions), or one value. Positions
 have no meaning, so the user names each entry: `fields={"image": "image", "label": "number"}`.
-Each value must have the kind of its field. Thus swapped entries, such as a class in place of an image, are an error.
+A value whose kind is not the kind of its field is an error. This finds swapped entries, such as a class in place of an
+image.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,13 +43,13 @@ _MOST_COLUMN = 16  # larger arrays are not stored in the index
 
 
 class ObjectField(NamedTuple):
-    """A field, and the entry of a sample that contains the value of the field."""
+    """A field, and the name or position of the entry in a sample that contains its value."""
 
     field: Field
     entry: Entry
 
     def value_in(self, sample: Any, axes: Axes) -> Any:
-        """Return the value of the field in a sample. Raises `BadInput` for a value of another kind."""
+        """Return the value of the field in a sample. Raise BadInput if the value has another kind."""
         try:
             return field_value(entry_of(sample, self.entry), self.field, axes)
         except BadInput as error:
@@ -56,7 +57,7 @@ class ObjectField(NamedTuple):
 
 
 def values_in(sample: Any, fields: Iterable[ObjectField], axes: Axes, *, name: str) -> dict[str, Any]:
-    """Return the value of each field in a sample, by name. Raises `BadInput`; name: of the sample, for the message."""
+    """Return field name -> value for a sample. The message of a BadInput begins with `name`, the name of the sample."""
     try:
         return {each.field.name: each.value_in(sample, axes) for each in fields}
     except (BadInput, InvalidRequest, OSError) as error:
@@ -64,7 +65,7 @@ def values_in(sample: Any, fields: Iterable[ObjectField], axes: Axes, *, name: s
 
 
 def entry_of(sample: Any, entry: Entry) -> Any:
-    """Return an entry of a sample. Raises `BadInput` if the sample does not contain the entry."""
+    """Return an entry of a sample. Raise BadInput if the sample does not contain the entry."""
     if entry is None:
         return sample
     if isinstance(entry, str):
@@ -88,14 +89,14 @@ def described(sample: object) -> str:
 def fields_of(
     samples: Sequence[Any], request: FieldsRequest, *, declared: Mapping[str, Field], axes: Axes, key_entry: str | None
 ) -> list[ObjectField]:
-    """Return the fields of some samples, in order.
+    """Return the fields of a Python object, in order. `samples` are its first samples.
 
     Args:
-        samples: The samples. The first sample determines whether entries have names.
+        samples: The samples to inspect. The first sample determines whether entries have names.
         request: A dict of name -> kind or Field, or names of entries of a dict. None for all entries of a dict.
-        declared: Fields that the library declares. They apply to entries whose kind the user does not state.
+        declared: Fields that the library of the object declares, by entry name. The kinds of `request` precede them.
         axes: The order of the axes of images that are arrays.
-        key_entry: The entry with the key; None without one. It becomes a field only if `request` contains it.
+        key_entry: The entry with the key, or None. It becomes a field only if `request` contains it.
 
     Raises:
         InvalidRequest: A kind is ambiguous, or a value does not have the stated kind.
@@ -120,7 +121,7 @@ def fields_of(
 def _choices(
     samples: Sequence[Any], request: FieldsRequest, key_entry: str | None
 ) -> list[tuple[str, Entry, str | Field | None]]:
-    """Return (name, entry, stated kind or None) of each field; raises `InvalidRequest`."""
+    """Return name, entry and stated kind (None without one) of each field."""
     first = samples[0]
     if request is None and isinstance(first, Mapping):
         names = FieldNames(_OWN)
@@ -148,7 +149,7 @@ def _choices(
 
 
 def _common_names(samples: Sequence[Any]) -> list[str]:
-    """Return the entry names, in the order of the first sample. Raises `InvalidRequest` if samples differ in names."""
+    """Return the entry names, in the order of the first sample. InvalidRequest if a sample has other names."""
     for number, sample in enumerate(samples):
         if not isinstance(sample, Mapping) or not all(isinstance(name, str) for name in sample):
             raise InvalidRequest(f"a sample is {described(sample)}, expected a dict with names as sample 0")
@@ -162,7 +163,6 @@ def _common_names(samples: Sequence[Any]) -> list[str]:
 
 
 def _free_name(name: str, names: FieldNames) -> str:
-    """Return `name`, or a similar name if `name` is reserved or in use."""
     try:
         Field(name, "bytes", "encoded")
     except InvalidRequest:
@@ -174,7 +174,7 @@ def _free_name(name: str, names: FieldNames) -> str:
 
 
 def _kind_of(name: str, values: Sequence[Any]) -> str:
-    """Return the kind of the values of one entry. Raises `BadInput` for an ambiguous kind."""
+    """Return the kind of the values of one entry. Raise BadInput if they have several kinds."""
     kinds = {_kind_of_value(name, value) for value in values}
     if kinds == {"bytes"}:
         found = kind_of_bytes([file_bytes(value) or b"" for value in values], name)
@@ -232,7 +232,6 @@ def _is_image(value: Any) -> bool:
 
 
 def _field(name: str, kind: str, values: Sequence[Any], axes: Axes) -> Field:
-    """Return a field of the given kind for the values; raises `BadInput`."""
     if kind not in (*KINDS, _WIDE_MASK):
         raise BadInput(f"unknown kind {kind!r:.80}; expected one of {', '.join(KINDS)}, {_WIDE_MASK}, or a Field")
     kind, _, dtype = kind.partition(":")
@@ -246,7 +245,7 @@ def _field(name: str, kind: str, values: Sequence[Any], axes: Axes) -> Field:
 
 
 def _image_field(field: Field, values: Sequence[Any], axes: Axes) -> Field:
-    """Return `field` with its codec. Files are not changed. Pixels become PNG, or .npy for depth."""
+    """Return `field` with its codec: files are stored unchanged, pixels as PNG, and depth pixels as .npy."""
     sound = sound_values(partial(field_value, field=field, axes=axes), values)
     if any(isinstance(value, bytes) for value in sound):
         return field
@@ -258,7 +257,7 @@ def _image_field(field: Field, values: Sequence[Any], axes: Axes) -> Field:
 
 
 def _number_field(name: str, kind: str, values: Sequence[Any]) -> Field:
-    """Return a field of numbers or points. Its shape has None for varying lengths, and for the first axis of lists."""
+    """Return a field of numbers or points. None in its shape is an axis of varying length, or the first of lists."""
     arrays = sound_values(_array, values)
     filled = [array for array in arrays if array.size] or arrays
     dtype = np.result_type(*(array.dtype for array in filled)).name

@@ -25,7 +25,7 @@ _REFUSED = {
 
 
 class ObjectOptions(NamedTuple):
-    """The options of `packer.convert` for Python objects. See `packer.convert`."""
+    """The options of `packer.convert` that apply to Python objects. `packer.convert` describes each option."""
 
     fields: FieldsRequest = None
     key: KeyRequest = None
@@ -37,10 +37,9 @@ class ObjectOptions(NamedTuple):
 
 
 def open_object(data: Any, options: ObjectOptions) -> tuple[base.Source, dict[str, Any]]:
-    """Return `(source, options)` for an object.
+    """Return `(source, options)` for an object. `options` are the options of `source` for the manifest.
 
-    If the object lists the files of a folder, `options` are the options of the folder source, otherwise empty. Raises
-    `InvalidRequest` for an object that cannot be packed. The message names an alternative.
+    Raises InvalidRequest for an object that cannot be packed. The message names an alternative.
     """
     name = type_name(data)
     refused = next((reason for known, reason in _REFUSED.items() if is_a(data, *known)), None)
@@ -85,9 +84,9 @@ def open_object(data: Any, options: ObjectOptions) -> tuple[base.Source, dict[st
 
 
 def without_subsets(data: object) -> tuple[Any, Sequence[int] | None]:
-    """Return `(data, rows)`: the dataset inside nested `torch.utils.data.Subset` objects, and the selected indices.
+    """Return the dataset inside nested `torch.utils.data.Subset` objects, and the selected indices.
 
-    `rows` is None if `data` is not a Subset. Subclasses of Subset are not unwrapped.
+    The indices are None if `data` is not a Subset. Subclasses of Subset are not unwrapped.
     """
     rows: Sequence[int] | None = None
     while type_name(data) == "torch.utils.data.dataset.Subset":
@@ -99,7 +98,7 @@ def without_subsets(data: object) -> tuple[Any, Sequence[int] | None]:
 
 
 def _rows(found: ObjectData, length: int | None, workers: int) -> ObjectRows:
-    """Return access by index if possible, otherwise in sequence. Raises `InvalidRequest` for wrong options."""
+    """Return rows with access by index if the object supports it, otherwise in sequence."""
     data, name = found.data, f"<{found.name}>"
     if length is not None and (isinstance(length, bool) or length < 1):
         raise InvalidRequest(f"{name}: length={length!r}: expected the number of samples, 1 or more")

@@ -11,14 +11,14 @@ _END = object()  # marks the end of the samples
 
 
 class Indexable(Protocol):
-    """An object that returns a sample for an index: a torch Dataset, a list."""
+    """An object that returns a sample for an index, such as a torch Dataset or a list."""
 
     def __getitem__(self, index: int, /) -> Any:
         """Return the sample at `index`."""
 
 
 class ObjectRows:
-    """Samples that are read by index. Not thread-safe: callers use a lock.
+    """The samples of an object, read by index. Not thread-safe: `ObjectSource` holds a lock.
 
     Attributes:
         ahead: The number of samples that `expect` reads ahead.
@@ -39,7 +39,7 @@ class ObjectRows:
         return self._data[index]
 
     def expect(self, rows: Iterable[int]) -> None:
-        """Begin to read samples that will be read soon."""
+        """Begin to read the samples at `rows`, which are needed soon. Only `WorkerRows` reads ahead."""
 
     def restart(self) -> bool:
         """Prepare to read samples again, and return True. Return False if the object supports only one pass."""
@@ -50,14 +50,14 @@ class SequentialRows(ObjectRows):
     """Samples of an iterable. The user states the number of samples.
 
     Threads may read samples slightly out of order: samples in between are cached until they are read. The first samples
-    remain cached, because they are inspected before packing starts. Each pass creates a new iterator and discards the
+    remain cached, because packer inspects them before packing starts. Each pass creates a new iterator and discards the
     old iterator, because iterators of a stream may share a position.
     """
 
     is_sequential = True
 
     def __init__(self, data: Iterable[Any], count: int, name: str) -> None:
-        """Begin the first pass. name: the name of the object in messages."""
+        """Begin the first pass. `name` is the name of the object in messages."""
         super().__init__(data, count)
         self._name = name
         self._rest = iter(data)
@@ -94,7 +94,7 @@ class SequentialRows(ObjectRows):
         )
 
     def _following(self) -> Any:
-        """Return the next sample; `_END` after the last sample. After a failure, each call raises that exception."""
+        """Return the next sample, or `_END` after the last. If the iterable fails, later calls raise the same error."""
         if self._failure is not None:
             raise self._failure
         try:

@@ -41,16 +41,16 @@ _MOST_PROBED_BYTES = 256 << 20  # limit for all inspected samples
 
 @dataclass(frozen=True)
 class ObjectData:
-    """An object and the properties that its library declares.
+    """An object and the properties that its library, such as datasets, declares.
 
     Attributes:
         data: The object that returns samples.
         name: The name of the object in messages and in the manifest.
         declared: Entry of a sample -> field. The kinds of other entries are guessed from values.
         columns: The names for which `data[name]` returns the entries of all samples.
-        fingerprint: A text that changes when the samples change; None if unknown.
+        fingerprint: A text that changes when the samples change. None if unknown.
         classes: The class names of the field `label`.
-        frame: The pixels that labels refer to if EXIF rotates an image: see `Source.frame`.
+        frame: The value of `Source.frame`: the pixels that labels refer to if EXIF rotates an image.
     """
 
     data: Any
@@ -71,10 +71,18 @@ class ObjectSource(base.Source):
     def __init__(
         self, data: ObjectData, rows: ObjectRows, *, fields: FieldsRequest, key: KeyRequest, axes: Axes
     ) -> None:
-        """Inspect the first samples, and choose the fields. Raises `BadInput` for repeated keys or unreadable samples.
+        """Inspect the first samples, and choose the fields.
 
-        Raises `InvalidRequest` if the fields are ambiguous, or if two reads of a sample differ.
-        key: the name of an entry, a sequence of all keys, a function of an index, or None for numbers as keys.
+        Args:
+            data: The object.
+            rows: Access to its samples.
+            fields: Name -> kind or Field, or names of entries. None for all entries of a dict.
+            key: The name of an entry, a sequence of all keys, a function of an index, or None for numbers as keys.
+            axes: The order of the axes of images that are arrays.
+
+        Raises:
+            BadInput: Two samples have the same key, or no inspected sample is readable.
+            InvalidRequest: The fields are ambiguous, or two reads of a sample return different values.
         """
         self.root = Path(f"<{data.name}>")
         self.folder = SourceRoot(self.root)
@@ -123,7 +131,7 @@ class ObjectSource(base.Source):
     # ---- called by the constructor
 
     def _all_keys(self, key: KeyRequest) -> list[str] | None:
-        """Return the keys of all samples. Return None if keys are numbers or come with samples of an iterable."""
+        """Return the keys of all samples. None: keys are numbers, or an iterable returns them with the samples."""
         count = len(self._objects)
         if key is None or (isinstance(key, str) and self._objects.is_sequential):
             return None
@@ -145,13 +153,13 @@ class ObjectSource(base.Source):
         return keys
 
     def _rows_with(self, entry: Any) -> ObjectRows:
-        """Return rows that contain `entry`. If it is a column of the object, only this column is read."""
+        """Return rows that contain `entry`. If the object has this column, read no other columns."""
         if entry in self._data.columns:
             return ObjectRows([{entry: value} for value in self._data.data[entry]], len(self._objects))
         return self._objects
 
     def _first_samples(self) -> dict[int, Any]:
-        """Return row -> sample for the first few readable samples; fewer if samples are large."""
+        """Return row -> sample for the readable samples to inspect: at most 16, and fewer if they are large."""
         samples: dict[int, Any] = {}
 
         def inspect(row: int) -> None:
@@ -162,7 +170,7 @@ class ObjectSource(base.Source):
         return samples
 
     def _with_classes(self, each: ObjectField) -> ObjectField:
-        """Add class names to a field: the names that the object declares, or the names of the splits."""
+        """Add class names to the field `label` or `split`. Return other fields unchanged."""
         found, classes = each.field, tuple(self._data.classes)
         if (found.name, found.kind) == ("split", "text"):
             classes = self._split_names(each)
@@ -183,7 +191,7 @@ class ObjectSource(base.Source):
         return ordered_splits(names)
 
     def _notes(self, probes: Mapping[int, base.Sample]) -> list[str]:
-        """Return the notes. Raises `InvalidRequest` if a sample of `probes` differs when it is read again."""
+        """Return the notes. Raise InvalidRequest if a second read of an inspected sample returns different values."""
         fields = ", ".join(f"{each.field.name} ({each.field.kind})" for each in self._fields)
         notes = [f"{counted(len(self), 'sample')}: {fields}"]
         if self.resume_reason is not None:
@@ -230,7 +238,7 @@ class ObjectSource(base.Source):
         return values_in(sample, self._fields, self._axes, name=name)
 
     def _note_key(self, row: int, sample: Any) -> None:
-        """Store the key of a sample of an iterable. Raises `BadInput` for a key of an earlier sample."""
+        """Store the key of a sample of an iterable. Raise BadInput if an earlier sample has the same key."""
         key = _key_text(entry_of(sample, self._key_entry), f"{self.root}[{row}]")
         if self._stream_rows.setdefault(key, row) != row:
             raise BadInput(f"{self.root}[{row}]: key {key!r} is that of an earlier sample")
@@ -280,7 +288,6 @@ class ObjectSource(base.Source):
 
 
 def _key_text(value: object, where: str) -> str:
-    """Convert a text or a whole number to a key. Raises `BadInput` for any other value."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -304,7 +311,7 @@ def weight(value: object) -> int:
 
 
 def _digest(samples: Iterable[base.Sample]) -> bytes:
-    """Return the sha256 of the bytes, dtypes and shapes of all values. NaN therefore equals NaN."""
+    """Return the sha256 of all values. It compares bytes, so that two NaN are equal."""
     content = hashlib.sha256()
     for values in samples:
         for name, value in values.items():

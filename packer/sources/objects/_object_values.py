@@ -43,7 +43,7 @@ _Made = TypeVar("_Made")
 
 
 def field_value(value: object, field: Field, axes: Axes) -> Any:
-    """Convert a value to the kind of `field`. Raises `BadInput` if the value is not of that kind."""
+    """Convert a value to the kind of `field`. Raise BadInput if the value is not of that kind."""
     if field.kind in PIXEL_KINDS:
         return _pixels(value, field, axes)
     if field.kind in ROW_KINDS:
@@ -59,9 +59,9 @@ def field_value(value: object, field: Field, axes: Axes) -> Any:
 
 
 def sound_values(make: Callable[[_Item], _Made], items: Iterable[_Item]) -> list[_Made]:
-    """Return `make(item)` for each item. Skip items for which `make` raises `BadInput`.
+    """Return `make(item)` for each item. Skip items for which `make` raises BadInput.
 
-    If all items fail, raise the first `BadInput`. The conversion reports skipped items when it packs their samples.
+    If all items fail, raise the first BadInput. The conversion reports skipped items when it packs their samples.
     """
     made, errors = [], []
     for item in items:
@@ -140,7 +140,7 @@ def file_bytes(value: object) -> bytes | None:
 
 
 def _pixels(value: Any, field: Field, axes: Axes) -> Any:
-    """Return the bytes of a file, or pixels with the dtype and axes of the kind; raises `BadInput`."""
+    """Return the bytes of a file, or pixels with the dtype and axes of the kind."""
     data = file_bytes(value)
     if data is not None:
         return data
@@ -169,7 +169,6 @@ def _pixels(value: Any, field: Field, axes: Axes) -> Any:
 
 
 def _channels_last(array: npt.NDArray[Any], kind: str, axes: Axes) -> npt.NDArray[Any]:
-    """Return an image as (H, W, 3), other kinds as (H, W). Raises `BadInput` for other shapes."""
     pixels = array[:, :, None] if array.ndim == 2 else array
     if array.ndim == 3 and axes != "hwc":
         has_first, has_last = array.shape[0] in (1, 3), array.shape[2] in (1, 3)
@@ -185,9 +184,9 @@ def _channels_last(array: npt.NDArray[Any], kind: str, axes: Axes) -> npt.NDArra
 
 
 def _numbers(value: object, field: Field) -> Any:
-    """Convert a value to the dtype of the field. Raises `BadInput` unless the dtype represents all numbers exactly.
+    """Convert a value to the dtype of the field. Round boxes and points to it. Other numbers must remain equal.
 
-    A class name becomes its number. Boxes and points are rounded.
+    The name of a class becomes its number.
     """
     if isinstance(value, str) and field.classes is not None:
         if value not in field.classes:
@@ -213,7 +212,6 @@ def _numbers(value: object, field: Field) -> Any:
 
 
 def _json(value: object) -> Any:
-    """Convert a value to JSON types; raises `BadInput`."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):

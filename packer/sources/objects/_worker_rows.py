@@ -16,10 +16,10 @@ _AHEAD = 4  # samples that each process reads ahead
 
 
 class WorkerRows(ObjectRows):
-    """Samples that are read by index in processes. Not thread-safe: callers use a lock."""
+    """Samples that worker processes read by index. Not thread-safe: `ObjectSource` holds a lock."""
 
     def __init__(self, data: Any, count: int, name: str, *, workers: int) -> None:
-        """Start the processes, before this process opens files and starts threads. name: the object, for messages."""
+        """Start the processes, before this one opens files and starts threads. `name` is the object in messages."""
         super().__init__(data, count)
         self._name = name
         self.ahead = _AHEAD * workers
@@ -53,8 +53,6 @@ class WorkerRows(ObjectRows):
 
 
 class _Worker:
-    """The object in a process, and what the process does."""
-
     data: ClassVar[Any]
 
     @classmethod

@@ -23,11 +23,11 @@ _WIDE_MASK = "mask:uint16"
 
 
 class WrittenSamples(base.Source):
-    """Samples of a Writer. Thread-safe, except `add`.
+    """Samples of a Writer. All methods except `add` are thread-safe.
 
     Attributes:
-        keys: key -> index of each sample of the pack, in order.
-        bytes_in: the size of the values of all samples of this Writer.
+        keys: Key -> index of each sample of the pack, in order.
+        bytes_in: The size in bytes of the values of all samples of this Writer.
     """
 
     kind = KIND
@@ -48,14 +48,14 @@ class WrittenSamples(base.Source):
         self._waiting: dict[int, tuple[base.Sample, int]] = {}  # values and their size, by index
 
     def resume(self, keys: Iterable[str], bytes_in: int) -> None:
-        """Append samples that an earlier run stored."""
+        """Append the `keys` of samples that an earlier run stored, and add `bytes_in`, the size of their values."""
         for key in keys:
             self.keys[key] = len(self._names)
             self._names.append(key)
         self.bytes_in += bytes_in
 
     def values_of(self, sample: Mapping[str, Any], name: str) -> base.Sample:
-        """Return a copy of the values of a sample. Raises BadInput; name: the sample, for the message."""
+        """Return a copy of the values of a sample. `name` begins the message of a BadInput for an invalid value."""
         if not isinstance(sample, Mapping):
             raise BadInput(f"{name}: expected a dict of values, found {described(sample)}")
         more = sample.keys() - {each.entry for each in self._fields}
@@ -67,7 +67,7 @@ class WrittenSamples(base.Source):
         return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in values.items()}
 
     def add(self, key: str, values: base.Sample) -> int:
-        """Append a sample and return its size in bytes. Raises BadInput for the key of an earlier sample."""
+        """Append a sample and return its size in bytes. Raise BadInput if an earlier sample has the same key."""
         if key in self.keys:
             raise BadInput(f"{self.root}: key {key!r:.200} is that of an earlier sample; choose another key")
         index, size = len(self._names), max(1, weight(values))
@@ -111,14 +111,14 @@ def written_fields(
     """Return the fields of the first sample of a Writer.
 
     Args:
-        sample: the first sample, which states the dtypes and shapes that `request` does not state.
-        request: name -> kind or Field, as in `packer.convert`.
-        classes: name of a field of kind number -> names of its classes.
-        axes: the order of the axes of images that are arrays.
+        sample: The first sample. It decides the dtypes and shapes that `request` does not state.
+        request: Field name -> kind or Field, as in `packer.convert`.
+        classes: Name of a field of kind number -> names of its classes.
+        axes: The order of the axes of images that are arrays.
 
     Raises:
-        InvalidRequest: a value does not have the stated kind.
-        BadInput: the sample lacks a field.
+        InvalidRequest: A value does not have the stated kind.
+        BadInput: The sample has no value for a field.
     """
     request = dict(request)
     for name, names in classes.items():
@@ -135,6 +135,6 @@ def written_fields(
 
 
 def kinds_and_codecs(fields: Mapping[str, str | Field]) -> tuple[dict[str, str | Field], dict[str, str]]:
-    """Return `(kind or Field, codec)` of each field by name: a text that is not a kind is the codec of an image."""
+    """Return name -> kind or Field, and name -> codec. A text that is not a kind is the codec of an image field."""
     codecs = {name: each for name, each in fields.items() if isinstance(each, str) and each not in (*KINDS, _WIDE_MASK)}
     return {name: "image" if name in codecs else each for name, each in fields.items()}, codecs
