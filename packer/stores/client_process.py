@@ -1,14 +1,14 @@
 """Client process: a separate process that runs obstore, the client of object stores.
 
-A user's process and its forked children share one client process. A separate process is necessary because obstore
-starts threads and does not survive a fork (obstore issue 441), and DataLoader forks. The first request starts the
-client process as a new interpreter. The client process ends when all processes that inherited its socket have ended.
-For each request, a user's process makes a pair of sockets and sends one of the two over the inherited socket. The
-request and an optional open file go through the pair. Unnamed sockets protect requests from other users.
+A user's process and its forked children share one client process. obstore starts threads and does not survive a fork
+(obstore issue 441). DataLoader forks, so obstore needs a separate process. The first request starts the client process
+as a new interpreter. The client process ends when all processes that inherited its socket have ended. For each
+request, a user's process makes a pair of sockets and sends one of the two over the inherited socket. The request and
+an optional open file go through the pair. The sockets have no names, so other users cannot send requests.
 
 A message is a header `<IQ`, a JSON object and bytes. The header contains the size of the JSON object and the number of
-bytes. A request may contain one descriptor. The last answer to a request has the field `last`. The client process also
-sends messages with the field `beat`: after it receives a request, and when bytes arrive from the store. The user's
+bytes. A request may contain one file descriptor. The last answer to a request has the field `last`. The client process
+also sends messages with the field `beat`: after it receives a request, and when bytes arrive from the store. The user's
 process raises an error if no message arrives for 5 seconds more than the `patience` of the request.
 """
 
@@ -39,7 +39,7 @@ _CONVENTIONS = ("AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_P
 
 
 class Answer(NamedTuple):
-    """A received message: the JSON object and the bytes that follow the JSON object."""
+    """A received message: a JSON object and bytes."""
 
     fields: Mapping[str, Any]
     payload: bytes
@@ -60,10 +60,16 @@ def ask(
     """Send a request to the client process, and yield the answers.
 
     If the client process ends before the first answer, the request is sent again to a new client process. An operation
-    may therefore run several times. `payload` is bytes that follow the JSON object `request`. `descriptors` contains at
-    most one open file. `where` is the URL and the operation, for error messages.
+    may therefore run several times.
 
-    Raises StoreError if client processes end repeatedly, or send no message for `request["patience"]` + 5 seconds.
+    Args:
+        request: The JSON object.
+        payload: The bytes that follow the JSON object.
+        descriptors: At most one open file.
+        where: The URL and the operation, for error messages.
+
+    Raises:
+        StoreError: Client processes end repeatedly, or send no message for `request["patience"]` + 5 seconds.
     """
     answered = False
     for attempt in range(1, _TRIES + 1):
@@ -108,7 +114,7 @@ def _asked(request: Mapping[str, Any], payload: bytes, descriptors: Sequence[int
 def receive(connection: socket.socket, *, head: bytes | None = None) -> Answer:
     """Receive and return one message. Raises EOFError if the connection is closed or the message is too large.
 
-    head: the first HEAD.size bytes of the message, if the caller has already received these bytes. Otherwise None.
+    `head` contains the first HEAD.size bytes of the message if they were received before, otherwise None.
     """
     fields, size = HEAD.unpack(head or _read(connection, HEAD.size))
     if size > _MOST_BYTES:
@@ -137,7 +143,7 @@ class _Clients:
         self._process: tuple[int, int] | None = None  # (id of the parent process, id of the client process)
 
     def connect(self, theirs: socket.socket) -> None:
-        """Send the socket `theirs` to the client process, which is started if none runs. Raises ConnectionError."""
+        """Send the socket `theirs` to the client process. Start the client process if it does not run."""
         environment = conventions()
         with self._lock:
             if self._master is not None and self._environment == environment:
@@ -149,7 +155,7 @@ class _Clients:
             socket.send_fds(self._start(environment), [b"c"], [theirs.fileno()])
 
     def _start(self, environment: dict[str, str]) -> socket.socket:
-        """Start a new client process. Return the socket that is connected to the client process."""
+        """Start a new client process, and return the socket to it."""
         self._forget()
         check_installed("obstore", "a URL of an object store")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -189,7 +195,6 @@ class _Clients:
         self._lock.acquire()
 
     def release(self) -> None:
-        """Release the lock of `connect` after a fork, in parent and child."""
         self._lock.release()
 
 

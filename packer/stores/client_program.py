@@ -1,8 +1,9 @@
 """Client program: the code of the client process, which runs one obstore operation for each connection.
 
 Every operation can be repeated safely. A read returns equal bytes while the ETag does not change, and a write stores
-equal bytes. A create compares its bytes with an existing object. During an outage, operations are therefore repeated
-for `patience` seconds, in addition to the retries of obstore. Each received range or page restarts this period.
+equal bytes. If the object of a create exists, its bytes are compared with the new bytes. During an outage, operations
+are therefore repeated for `patience` seconds, in addition to the retries of obstore. Each received range or page
+restarts this period.
 """
 
 import hashlib
@@ -60,7 +61,7 @@ _XML = re.compile(r"<\?xml[^>]*>|<Error>(?:.*?<Code>([^<]*)</Code>)?.*?(?:</Erro
 
 
 class _Failed(Exception):
-    """A failed operation, which the caller receives as an answer."""
+    """A failed operation. The user's process receives it as an answer."""
 
     def __init__(self, kind: Kind, cause: str) -> None:
         super().__init__(cause)
@@ -72,7 +73,7 @@ class _Short(Exception):
 
 
 class _Gone(Exception):
-    """The caller has closed the connection."""
+    """The user's process has closed the connection."""
 
 
 def serve() -> None:
@@ -89,7 +90,6 @@ def serve() -> None:
 
 
 def _answer(connection: socket.socket, clients: "_Buckets") -> None:
-    """Receive and answer the only request of a connection."""
     with connection:
         try:
             fields, payload, descriptors = _request(connection)
@@ -130,7 +130,7 @@ class _Buckets:
         self._known: dict[tuple[str, str, float], Any] = {}
 
     def of(self, url: StoreURL, *, stall: float) -> Any:
-        """Return the client for the bucket of a URL, with a read timeout of `stall` seconds. Raises _Failed."""
+        """Return the client for the bucket of a URL, with a read timeout of `stall` seconds."""
         key = (url.scheme, url.bucket, stall)
         if key not in self._known:
             options: ClientConfig = {
@@ -150,7 +150,7 @@ class _Buckets:
 
 
 def _reach(url: StoreURL) -> "ClientConfig":
-    """Return options that restrict the client to the hosts of the user, and to TLS if credentials could leak.
+    """Return options that restrict the client to the hosts of the user. Allow only TLS if credentials could leak.
 
     obstore cannot disable redirects. Requests to other hosts therefore go through a nonexistent proxy and fail. This
     applies to web servers and to S3 with an endpoint, unless the user has configured a proxy.
@@ -214,21 +214,19 @@ class _Call:
         return operations[self._fields["operation"]]()
 
     def send(self, fields: Mapping[str, Any], payload: Any = b"") -> None:
-        """Send one message to the caller."""
         head = json.dumps(fields).encode()
         with memoryview(payload) as view, self._sending:
             self._connection.sendall(HEAD.pack(len(head), len(view)) + head)
             self._connection.sendall(view)
 
     def beat(self) -> None:
-        """Send a beat, a message without a result, to the caller. Do nothing within 0.1 s after another beat."""
+        """Send a message without a result, so that the user's process waits longer. At most one message per 0.1 s."""
         now = time.monotonic()
         if now >= self._last_beat + _BEAT_SECONDS:
             self._last_beat = now
             self.send({"beat": True})
 
     def _renew(self) -> None:
-        """Restart the patience period."""
         self._until = time.monotonic() + self._fields["patience"]
 
     @property
@@ -236,7 +234,7 @@ class _Call:
         return self._clients.of(self._url, stall=self._fields["stall"])
 
     def _patiently(self, do: Callable[[], Result]) -> Result:
-        """Return `do()`. Repeat the call during an outage until the patience ends. Raises _Failed and _Gone."""
+        """Return `do()`. During an outage, repeat the call until the patience ends."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             self.attempts += 1
@@ -263,12 +261,12 @@ class _Call:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _check_etag(self, found: str | None, wanted: str | None) -> None:
-        """Raise _Failed if `wanted` is given and differs from `found`. Some servers (rclone's) ignore If-Match."""
+        """Raise _Failed if `found` is not `wanted`. Some servers (rclone's) ignore If-Match."""
         if wanted and _etag(found) != wanted:
             raise _Failed("changed", f"expected ETag {wanted}, found {_etag(found)}")
 
     def _check_caller(self, seconds: float) -> None:
-        """Wait `seconds`. Raise _Gone if the caller has closed the connection or closes the connection meanwhile."""
+        """Wait `seconds`. Raise _Gone as soon as the user's process has closed the connection."""
         closed = select.poll()  # a new object per call, because several threads may wait
         closed.register(self._connection, select.POLLRDHUP | select.POLLHUP)
         if closed.poll(1000 * seconds):
@@ -304,7 +302,7 @@ class _Call:
         return {}
 
     def _get(self, start: int | None, end: int, etag: str | None, size: int | None = None) -> tuple[list[Any], str]:
-        """Return (chunks of the bytes from `start` to `end`, ETag). Raise _Failed if the object's size is not `size`.
+        """Return chunks of the bytes from `start` to `end`, and the ETag. Raise _Failed if `size` is wrong.
 
         If `start` is None, return the complete object. The object must not be larger than `end` bytes.
         """
@@ -325,7 +323,7 @@ class _Call:
         return self._patiently(get)
 
     def _body(self, answer: Any) -> list[Any]:
-        """Return the chunks of an answer. Raise _Failed or _Short if their total size differs from the header."""
+        """Return the chunks of an answer. If their total size differs from its header, raise _Failed or _Short."""
         first, end = answer.range
         chunks: list[Any] = []
         found = 0
@@ -340,7 +338,7 @@ class _Call:
         return chunks
 
     def _fetch(self) -> dict[str, Any]:
-        """Download ranges concurrently, hash and write them in order. Raise _Failed if their ETags are not equal."""
+        """Download ranges concurrently. Write and hash them in order. Raise _Failed if the ETag changes meanwhile."""
         (descriptor,) = self._descriptors
         size, etag = self._fields["bytes"], self._fields["etag"]
         digest = hashlib.sha256()
@@ -415,8 +413,6 @@ class _Call:
 
 
 class _Watched(io.FileIO):
-    """A file that calls `watch` before each read."""
-
     watch: Callable[[], None]
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -430,7 +426,7 @@ def _described(found: Any) -> dict[str, Any]:
 
 
 def _etag(text: str | None) -> str:
-    """Return an ETag with quotes, which listings of Azure omit; "" for None or no text."""
+    """Return an ETag with quotes, which listings of Azure omit, or "" without an ETag."""
     return f'"{text}"' if text and not text.endswith('"') else text or ""
 
 

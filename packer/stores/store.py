@@ -1,8 +1,8 @@
 """Store: lists, reads and writes the objects below one URL.
 
-obstore (a Python binding of the Rust crate object_store) runs in a separate process, see `client_process.py`. During an
-outage, when the server answers 5xx or does not answer, operations are repeated. Operations that the server refuses are
-not repeated. To detect a change of an object, a read can require the ETag of a listing or of an earlier answer.
+obstore (a Python binding of the Rust crate object_store) runs in a separate process (packer.stores.client_process).
+In an outage, the server answers 5xx or does not answer, and operations are repeated. Operations that the server refuses
+are not repeated. To detect a change of an object, a read can require the ETag of a listing or of an earlier answer.
 """
 
 import os
@@ -24,7 +24,7 @@ class StoreOptions:
 
     Attributes:
         patience_seconds: Duration of an outage after which StoreError is raised, counted from the last received bytes.
-        stall_seconds: Time without received bytes after which a connection is replaced by a new connection.
+        stall_seconds: Time without received bytes after which a new connection replaces the connection.
     """
 
     patience_seconds: float = 180.0
@@ -38,7 +38,7 @@ class StoreOptions:
 
 
 class StoredObject(NamedTuple):
-    """An object of a store: name relative to the store's URL, size, ETag, time of the last change (ns since 1970)."""
+    """An object of a store: name relative to the URL, size in bytes, ETag, time of the last change (ns since 1970)."""
 
     name: str
     bytes: int
@@ -67,7 +67,7 @@ class Store:
     options: StoreOptions = StoreOptions()
 
     def objects(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Yield all objects below the URL in the order of the store, or only objects below URL/`prefix`.
+        """Yield all objects below the URL, or only objects below URL/`prefix`, in the order of the store.
 
         A name that ends with `/`, the marker of an empty folder, is yielded without the slash. Raises InvalidRequest
         for web servers, which cannot list objects. Raises StoreError if the store lists too many names, names outside
@@ -102,16 +102,16 @@ class Store:
     def read(self, name: str = "", *, most: int, start: int | None = None, etag: str | None = None) -> bytes:
         """Return the complete object if `start` is None, else at most `most` bytes from offset `start` on.
 
-        Raises NoObject if the object does not exist, and ObjectChanged if the object's ETag is not `etag`. None accepts
-        any ETag. Raises StoreError if the server sends more than `most` bytes, such as a larger complete object.
+        Raises NoObject if the object does not exist, and ObjectChanged if its ETag is not `etag`. None accepts any
+        ETag. Raises StoreError if the server sends more than `most` bytes. This also applies to complete objects.
         """
         return self._ask("read", name, {"start": start, "most": most, "etag": etag}).payload
 
     def fetch(self, name: str, descriptor: int, *, bytes: int, etag: str | None = None) -> Fetched:
         """Download an object into the open file `descriptor`, from offset 0, and compute the sha256.
 
-        `bytes` is the expected size and `etag` the expected ETag, None for any. Raises ObjectChanged if they differ,
-        NoObject if the object does not exist, and StorageError if writing the file fails.
+        `bytes` is the expected size, `etag` the expected ETag, or None for any. Raises ObjectChanged if the object has
+        another size or ETag, NoObject if it does not exist, and StorageError if writing the file fails.
         """
         found = self._ask("fetch", name, {"bytes": bytes, "etag": etag}, descriptors=[descriptor]).fields
         return Fetched(found["bytes"], found["sha256"], found["etag"])
@@ -174,7 +174,7 @@ class Store:
         payload: bytes = b"",
         descriptors: Sequence[int] = (),
     ) -> Answer:
-        """Return the only answer to a request; its arguments and errors are those of `_asked`."""
+        """Return the only answer to a request. The arguments and errors are those of `_asked`."""
         (answer,) = self._asked(operation, name, fields, payload=payload, descriptors=descriptors)
         return answer
 
@@ -187,7 +187,7 @@ class Store:
         payload: bytes = b"",
         descriptors: Sequence[int] = (),
     ) -> Iterator[Answer]:
-        """Yield the answers to a request for an operation on the object `name`. Raises the error of a failed answer."""
+        """Yield the answers to a request for an operation on an object. If one reports a failure, raise its error."""
         url = self.url / name if name else self.url
         request = {
             "operation": operation,
@@ -212,17 +212,17 @@ _FIRST: _Ranks = {bytes: b"", lambda name: name.split(b"/"): []}  # by bytes as 
 
 
 def _risen(last: _Ranks, name: str) -> _Ranks:
-    """Return sort key function -> sort key of `name`, for each sort order of `last` in which `name` comes later.
+    """Return the sort orders (functions) in which `name` follows the previous name, with the sort key of `name`.
 
-    last: result for the previous name. The result is empty if `name` is not in order. If only `name/` comes later, its
-    sort key is returned. In an ordered listing, names are unique, and an interrupted listing can continue.
+    `last` is the result for the previous name. The result is empty if `name` is not in order. If only `name/` follows,
+    its sort key is used. In an ordered listing, names are unique, and an interrupted listing can continue.
     """
     found = {order: (order(name.encode()), order(f"{name}/".encode())) for order in last}
     return {order: low if low > last[order] else high for order, (low, high) in found.items() if high > last[order]}
 
 
 def _object(url: StoreURL, name: str, found: Mapping[str, Any]) -> StoredObject:
-    """Return the object for an entry `found` of an answer. Raises StoreError for an invalid size, name or ETag."""
+    """Return the object for an entry of an answer. Raise StoreError for an invalid size, name or ETag."""
     size, etag = found["bytes"], found["etag"]
     if size > _MOST_OBJECT_BYTES or len(etag) > _MOST_ETAG or len(name.encode()) > _MOST_NAME_BYTES:
         raise StoreError(
@@ -250,7 +250,6 @@ _FAILURES: Mapping[str, tuple[type[StorageError], str]] = {
 
 
 def _error(url: StoreURL, operation: str, answer: Mapping[str, Any]) -> StorageError:
-    """Return the error for an answer that reports a failure."""
     kind, cause = answer["failed"], printable(str(answer["cause"]))
     if kind in ("refused", "outage") and "169.254.169.254" in cause:  # the client looks there for credentials
         kind = "no credentials"

@@ -1,7 +1,7 @@
 """URL: the location of a pack or a data set in an object store, such as `s3://bucket/photos.pack`.
 
-URLs come from the command line or from Python code. Only a collection contains URLs, of its members. They are opened if
-the user gives a folder for downloads.
+URLs come from the command line, from Python code, or from the list of members in a collection. Members at a URL are
+opened only if the user gives a folder for downloads.
 """
 
 import os

@@ -1,15 +1,15 @@
 """LMDB source: the base of the sources that read the LMDBs of other tools. Each LMDB value is a record.
 
-An LMDB is a folder with data.mdb, or one file. `layout_of` detects the tool that wrote it by the first matching row:
+An LMDB is a folder with data.mdb, or one file. `layout_of` detects the layout by the first row that matches:
 
-| contents of the LMDB                                             | layout         |
-|------------------------------------------------------------------|----------------|
-| meta_info.txt, meta_info.pkl or _keys_cache.p next to data.mdb   | basicsr-lmdb   |
-| a key NAME.meta after the first key NAME                         | basicsr-lmdb   |
-| `__keys__`; keys of 8 digits, no `__len__`: lists or dicts       | tensorpack-lmdb|
-| `__keys__`; numbers as keys: only bytes, by pyarrow              | image2lmdb     |
-| numbers as keys: pairs of image and label                        | efficient-lmdb |
-| Datum messages of Caffe as values                                | caffe-lmdb     |
+| contents of the LMDB                                                | layout         |
+|---------------------------------------------------------------------|----------------|
+| meta_info.txt, meta_info.pkl or _keys_cache.p next to data.mdb      | basicsr-lmdb   |
+| a key NAME.meta after the first key NAME                            | basicsr-lmdb   |
+| `__keys__`, keys of 8 digits, no `__len__`, values: lists or dicts  | tensorpack-lmdb|
+| `__keys__`, numbers as keys, values: bytes, serialized by pyarrow   | image2lmdb     |
+| numbers as keys, values: pairs of image and label                   | efficient-lmdb |
+| values: Datum messages of Caffe                                     | caffe-lmdb     |
 """
 
 import re
@@ -40,7 +40,7 @@ _LAYOUTS = (
 
 
 class LMDBSource(RecordSource):
-    """A source of LMDBs.
+    """The base class of sources that read LMDBs.
 
     Attributes:
         is_numbered: True if keys are numbers and `__keys__` lists the keys. Samples are then in numeric order, whereas
@@ -56,7 +56,7 @@ class LMDBSource(RecordSource):
     @classmethod
     @abstractmethod
     def parse(cls, value: bytes) -> Any:
-        """Parse an LMDB value. Raises `BadInput` if the value has another layout."""
+        """Parse an LMDB value. Raise BadInput if the value has another layout."""
 
     @classmethod
     def is_metadata(cls, key: bytes) -> bool:
@@ -95,7 +95,7 @@ class LMDBSource(RecordSource):
             self._add(entry.offset, entry.size, number)
 
     def _check_layout(self, name: str) -> None:
-        """Raise `InvalidRequest` if the first entries of an LMDB have another layout."""
+        """Raise InvalidRequest if the first entries of an LMDB have another layout than that of this source."""
         path = shown(str(self.folder.root / name))
         found = _first_entries(self.folder, name, _LOOKED_AT)
         if found is None:
@@ -114,7 +114,7 @@ class LMDBSource(RecordSource):
                 ) from error
 
     def _in_order(self, entries: Sequence[Entry]) -> list[tuple[int, Entry]]:
-        """Return (key as number, entry) in numeric order, without the entries that `__keys__` does not list."""
+        """Return (key as number, entry) in numeric order. Skip entries whose key `__keys__` does not list."""
         names = self._listed_keys()
         numbered, others = [], []
         for entry in entries:
@@ -133,7 +133,6 @@ class LMDBSource(RecordSource):
         return sorted(numbered)
 
     def _listed_keys(self) -> set[bytes] | None:
-        """Return the keys in the entry `__keys__`; None if the LMDB has no such entry."""
         data = self._metadata.get(KEYS)
         if data is None:
             return None
@@ -151,9 +150,9 @@ class LMDBSource(RecordSource):
 
 
 def layout_of(folder: SourceRoot, name: str) -> str | None:
-    """Return the name of the source that reads an LMDB file. Return None if no source can read the file.
+    """Return the name of the source that reads an LMDB file, or None if no source can read the file.
 
-    For a git-lfs pointer, return `caffe-lmdb`, which reports the pointer. Raises `BadInput` for a damaged file.
+    For a git-lfs pointer, return `caffe-lmdb`, which reports the pointer. Raise BadInput for a damaged file.
     """
     found = _first_entries(folder, name, _LOOKED_AT)
     if found is None:
@@ -186,7 +185,7 @@ def _has_magic(start: bytes) -> bool:
 
 
 def _first_entries(folder: SourceRoot, name: str, count: int) -> list[tuple[bytes, bytes]] | None:
-    """Return (key, value) of the first `count` entries; None if not an LMDB. Raises `BadInput` if damaged."""
+    """Return (key, value) of the first `count` entries, or None if the file is not an LMDB."""
     if not _has_magic(folder.start(name, MAGIC_AT + len(MAGIC))):
         return None
     file = OpenFile(folder, name)
@@ -194,7 +193,7 @@ def _first_entries(folder: SourceRoot, name: str, count: int) -> list[tuple[byte
 
 
 def _numbered(value: bytes) -> str | None:
-    """Return the layout of an LMDB with numeric keys, detected from one value. Does not need pyarrow."""
+    """Return the layout of an LMDB with numeric keys, detected from one value."""
     if arrow_payload.is_payload(value):
         return "efficient-lmdb" if arrow_payload.holds_list(value) else "image2lmdb"
     try:

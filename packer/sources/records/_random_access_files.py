@@ -33,21 +33,21 @@ def is_pointer(start: bytes) -> bool:
 
 
 def check_no_pointer(start: bytes, path: Path) -> None:
-    """Raise `BadInput` if `start`, the first bytes of a file, is a git-lfs pointer."""
+    """Raise BadInput if `start`, the first bytes of the file `path`, is a git-lfs pointer."""
     if is_pointer(start):
         raise BadInput(f"{path}: is a git-lfs pointer, not the file itself; fetch it: git lfs pull")
 
 
 def check_not_empty(start: bytes, path: Path) -> None:
-    """Raise `InvalidRequest` if `start`, the first bytes of a file, is empty."""
+    """Raise InvalidRequest if `start`, the first bytes of the file `path`, is empty."""
     if not start:
         raise InvalidRequest(f"{printable(str(path))}: {EMPTY}")
 
 
 def check_magic(start: bytes, magic: bytes, path: Path, *, what: str) -> None:
-    """Raise `InvalidRequest` unless `start` begins with `magic`, and `BadInput` for a git-lfs pointer.
+    """Raise InvalidRequest unless `start` begins with `magic`, and BadInput for a git-lfs pointer.
 
-    start: the first bytes of the file. what: the name of the format, for messages.
+    `start` contains the first bytes of the file, `what` is the name of the format for messages.
     """
     check_no_pointer(start, path)
     check_not_empty(start, path)
@@ -72,7 +72,7 @@ class RecordFile(NamedTuple):
         name: The relative path.
         size: The size on disk in bytes.
         is_packed: True if the file is compressed with gzip or zlib, or if `span` is not None.
-        span: The deflate stream in the file to read; None for the complete file.
+        span: The deflate stream in the file to read. None for the complete file.
     """
 
     name: str
@@ -109,22 +109,22 @@ class RecordFiles:
     def unpacks_again(self, ends: Iterable[tuple[int, int]]) -> bool:
         """Return whether reads in random order would decompress the same data many times.
 
-        ends: For each record, the number of the file and the offset of the end of the record.
+        `ends` contains, for each record, the number of the file and the offset of the end of the record.
         """
         packed = {number for number, file in enumerate(self.files) if file.is_packed}
         most = _BLOCKS * _BLOCK_BYTES if len(packed) == 1 else 0
         return bool(packed) and any(number in packed and end > most for number, end in ends)
 
     def path(self, number: int) -> Path:
-        """Return the path of file `number`."""
+        """Return the path of the file at position `number`."""
         return self._folder.root / self.files[number].name
 
     def open(self, number: int) -> "OpenFile":
-        """Return file `number`, open. Raises `BadInput` if it is unreadable, or changed after listing."""
+        """Open the file at position `number`. Raise BadInput if it is unreadable or has changed since it was listed."""
         return OpenFile(self._folder, self.files[number].name)
 
     def read(self, number: int, offset: int, size: int) -> bytes:
-        """Return `size` bytes of file `number` from `offset` on. Raises `BadInput` if unreadable or changed."""
+        """Return `size` bytes from `offset` on. Raise BadInput if the file is unreadable or has changed."""
         file = self.files[number]
         if self._pid != os.getpid():  # after a fork, another thread may hold the lock
             self._begin()
@@ -168,14 +168,14 @@ class OpenFile:
             os.close(self._descriptor)
 
     def data_from(self, offset: int) -> int:
-        """Return the next offset, from `offset` on, that is not in a hole of a sparse file; else the file size."""
+        """Return `offset` if the file has data there, otherwise the end of the hole (of a sparse file) at `offset`."""
         try:
             return os.lseek(self._descriptor, offset, os.SEEK_DATA)
         except OSError as error:
             return self.size if error.errno == errno.ENXIO else offset
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from `offset` on, fewer at the end. Raises `BadInput` if unreadable or changed."""
+        """Return `size` bytes from `offset` on, fewer at the end. Raise BadInput if this fails or the file changed."""
         if offset >= self.size:  # a damaged file can contain any offset
             return b""
         try:
@@ -203,14 +203,14 @@ class HeaderReader:
     """A buffered reader of short byte ranges at ascending offsets, such as the headers of records."""
 
     def __init__(self, file: "OpenFile | UnpackedFile", *, window_bytes: int = _WINDOW_BYTES) -> None:
-        """Wrap a file. window_bytes: the number of bytes that one read fetches into the buffer."""
+        """Wrap a file. One read fetches `window_bytes` bytes into the buffer."""
         self._file = file
         self._window_bytes = window_bytes
         self._start = 0
         self._window = b""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from `offset` on, fewer at the end of the file. Raises `BadInput` if reading fails."""
+        """Return `size` bytes from `offset` on, fewer at the end of the file. Raise BadInput if reading fails."""
         at = offset - self._start
         if at < 0 or at + size > len(self._window):
             self._start, self._window = offset, self._file.read(offset, max(size, self._window_bytes))
@@ -221,12 +221,12 @@ class HeaderReader:
 class UnpackedFile:
     """Random access to the decompressed bytes of a gzip or zlib file, or of a raw deflate stream.
 
-    The decoder state is saved every 16 MiB (40 KB each). A read decompresses from the last saved state. The last 4
-    decompressed blocks stay in memory.
+    The decoder state is saved every 16 MiB (40 KB each). A read decompresses from the last saved state before `offset`.
+    The last 4 decompressed blocks stay in memory.
     """
 
     def __init__(self, file: OpenFile, span: PackedSpan | None = None) -> None:
-        """Wrap a file. span: the deflate stream to read; None for a complete file, which may have gzip members."""
+        """Wrap a file. `span` is the deflate stream to read. None: the complete file, which may have gzip members."""
         self._file = file
         self._input = HeaderReader(file, window_bytes=_INPUT_BYTES)
         self._span = span
@@ -240,7 +240,7 @@ class UnpackedFile:
         return offset
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` decompressed bytes from `offset` on, fewer at the end. Raises `BadInput` for damaged data."""
+        """Return `size` decompressed bytes from `offset` on, fewer at the end. Raise BadInput for damaged data."""
         pieces = []
         while size > 0:
             number, at = divmod(offset, _BLOCK_BYTES)
@@ -263,7 +263,7 @@ class UnpackedFile:
         return self._unpack(number)
 
     def _unpack(self, number: int) -> bytes:
-        """Decompress block `number`, save the block and the decoder state after it, and return the block."""
+        """Decompress and cache block `number`. Save the state of the decoder after it."""
         place, state = self._states[number]
         decoder = state.copy()
         pieces: list[bytes] = []
@@ -299,16 +299,16 @@ class UnpackedFile:
 def open_records(
     folder: SourceRoot, name: str, *, is_packed: bool = False
 ) -> "tuple[OpenFile, OpenFile | UnpackedFile]":
-    """Return `(file, content)`: the file on disk, and its decompressed bytes.
+    """Return the open file, and its decompressed content.
 
-    If `is_packed` is false, `content` is `file`.
+    If `is_packed` is false, both are the same object.
     """
     file = OpenFile(folder, name)
     return file, UnpackedFile(file) if is_packed else file
 
 
 def is_packed(start: bytes) -> bool:
-    """Return whether `start`, the first bytes of a file, shows gzip or zlib compression."""
+    """Return whether a file that begins with the bytes `start` is compressed with gzip or zlib."""
     return start[:2] == b"\x1f\x8b" or (
         len(start) > 1 and start[0] & 15 == 8 and start[0] >> 4 <= 7 and int.from_bytes(start[:2], "big") % 31 == 0
     )

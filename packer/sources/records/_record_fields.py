@@ -1,8 +1,8 @@
 """Record fields: the mapping from entries of a record to fields, declared by the user or guessed from the records.
 
 The user types FIELD=ENTRY or FIELD=ENTRY:KIND, such as `image=image/encoded` or `mask=seg.png:mask`. `image=jpg;png`
-names two entries; each sample contains one of the two. An entry is a feature of a tf.train.Example, a suffix in a tar
-file, or a component of a datapoint.
+names two entries. Each sample must contain one of them. An entry is a feature of a tf.train.Example, a suffix in a tar
+file, or a component of a tensorpack datapoint.
 """
 
 import re
@@ -34,9 +34,9 @@ class RecordField:
     Attributes:
         name: The name of the field.
         entries: The names of the entries. Each record contains one of the entries.
-        kind: One of `KINDS`; None to guess the kind from the records.
+        kind: One of `KINDS`. None: the kind is guessed from the records.
         dtype: The dtype of numbers, or uint16 for a 16-bit mask. None for other kinds and 8-bit masks.
-        invalid: The depth value that means no measurement; None if every value is a measurement.
+        invalid: The depth value that means no measurement. None if every value is a measurement.
         dimensions: The number of dimensions of a value of kind `numbers`.
     """
 
@@ -49,7 +49,7 @@ class RecordField:
 
     @classmethod
     def parse(cls, text: str, kinds: Sequence[str] = KINDS) -> "RecordField":
-        """Parse FIELD=ENTRY or FIELD=ENTRY:KIND; raises `InvalidRequest`. kinds: the kinds that the source accepts."""
+        """Parse FIELD=ENTRY or FIELD=ENTRY:KIND. Raise InvalidRequest for another syntax or a kind not in `kinds`."""
         name, equals, rest = text.partition("=")
         entry, colon, kind = rest.rpartition(":")
         invalid = dtype = None
@@ -79,7 +79,7 @@ class RecordField:
 
     @property
     def field(self) -> Field:
-        """Return the field of the schema. Raises `InvalidRequest` if the name is not valid."""
+        """Return the field of the schema. Raise InvalidRequest if the name is not valid."""
         if self.kind == "number":
             return Field(self.name, "number", "number", dtype=self.dtype, shape=())
         if self.kind == "numbers":
@@ -91,7 +91,7 @@ class RecordField:
 
     @property
     def is_named(self) -> bool:
-        """Return whether the field name or an entry name determines the kind: image, labels or depth."""
+        """Return whether a name states the kind: a field name for images, or an entry name for labels or depth."""
         return _is_image_name(self.name) or any(has_labels(each) or says_depth(each) for each in self.entries)
 
 
@@ -101,7 +101,7 @@ def typed_features(texts: Iterable[str]) -> str:
 
 
 def parse_fields(texts: Sequence[str], kinds: Sequence[str] = KINDS) -> list[RecordField]:
-    """Parse all items of the option `features`. Raises `InvalidRequest` for wrong syntax or a repeated field name."""
+    """Parse all items of the option `features`. Raise InvalidRequest for wrong syntax or a repeated field name."""
     found = [RecordField.parse(text, kinds) for text in texts]
     names = [field.name for field in found]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -124,7 +124,7 @@ def _is_image_name(name: str) -> bool:
 
 
 class _ImageFacts(NamedTuple):
-    """Properties of an image: has one channel or a palette; has one channel of 16 bits or floats; is a .npy file."""
+    """Properties of an image. `is_gray`: one channel or a palette. `is_wide`: one channel of 16 bits or floats."""
 
     is_gray: bool
     is_wide: bool
@@ -141,7 +141,7 @@ def kind_of_bytes(values: Sequence[bytes], entry: str) -> str:
 
     Values are images if most of them have an image header. One-channel images whose entry name is a word for labels,
     such as `seg.png`, are `mask`, or `bytes` if they have 16 bits. Arrays (.npy) are `depth` only if the entry name is
-    a word for depth, because boxes and embeddings are arrays, too. `text` is UTF-8 without control characters.
+    a word for depth, because boxes and embeddings can be arrays. `text` is UTF-8 without control characters.
     """
     images = _images(values)
     if images and len({each.is_wide for each in images}) == 1:
@@ -164,13 +164,13 @@ def are_images(values: Sequence[bytes]) -> bool:
 
 
 def _images(values: Sequence[Any]) -> list[_ImageFacts]:
-    """Return the properties of each value that is an image. Return an empty list if most values are not images."""
+    """Return the properties of the values that are images. If most values are not images, return an empty list."""
     found = [each for each in map(_image, values) if each]
     return found if 2 * len(found) > len(values) else []
 
 
 def _image(value: Any) -> _ImageFacts | None:
-    """Return the properties of an image file or an array of pixels; None for any other value."""
+    """Return the properties of an image file or an array of pixels, or None for any other value."""
     if isinstance(value, np.ndarray):
         is_gray = value.ndim == _COLOR - 1 or (value.ndim == _COLOR and value.shape[2] == 1)
         is_image = is_gray or (value.ndim == _COLOR and value.shape[2] == _COLOR)
@@ -194,7 +194,7 @@ def _is_text(data: bytes) -> bool:
 def decoded(field: RecordField, data: bytes) -> Any:
     """Return the value of an entry: a str for kind `text`, the parsed value for `json`, bytes for other kinds.
 
-    Raises `BadInput` if the bytes are not UTF-8 or JSON.
+    Raises BadInput if the bytes are not UTF-8 or JSON.
     """
     if field.kind not in ("text", "json"):
         return data

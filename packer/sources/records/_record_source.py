@@ -6,8 +6,8 @@ of a file, and `entries` parses the bytes of a record. The constructor of the su
 `SampleEntry.extent` is the place of a record. The hidden field `files` contains the paths that `extract` writes.
 
 The constructor reads each file once to find the records, then parses a few records for the schema. It keeps 20 bytes
-per record. Reading a file stops at the first bytes that are not a record. An incomplete last record is skipped. Other
-bytes are listed in `unread`: an error, unless the user skips bad samples.
+per record in memory. Reading a file stops at the first bytes that are not a record. An incomplete last record is
+skipped. Other bytes are listed in `unread`. They are an error, unless the user skips bad samples.
 """
 
 import re
@@ -103,11 +103,11 @@ class RecordSource(base.Source):
     @classmethod
     @abstractmethod
     def begins(cls, start: bytes) -> bool:
-        """Return whether `start`, the first 512 bytes of a file or less, shows this layout."""
+        """Return whether a file has this layout, by its first bytes `start`: 512, or all of a shorter file."""
 
     @classmethod
     def is_own(cls, folder: SourceRoot, name: str) -> bool:
-        """Return whether this source reads the file, for files whose name or first bytes already match."""
+        """Return whether this source reads a file whose name or first bytes match, by inspecting its content."""
         return True
 
     @abstractmethod
@@ -117,7 +117,7 @@ class RecordSource(base.Source):
         Args:
             name: The relative path of the file.
             file: The file, decompressed.
-            size: The size in bytes; None for a compressed file.
+            size: The size in bytes. None for a compressed file.
 
         Raises:
             BadInput: The file cannot be read.
@@ -126,10 +126,10 @@ class RecordSource(base.Source):
 
     @abstractmethod
     def entries(self, index: int, record: bytes) -> dict[str, Any]:
-        """Return the values of a record by entry name. Raises `BadInput` if the record is damaged."""
+        """Return the values of a record by entry name. Raise BadInput if the record is damaged."""
 
     def choose_fields(self) -> Sequence[Field]:
-        """Return the fields of the schema. Raises `InvalidRequest` or `BadInput` if no fields can be chosen."""
+        """Return the fields of the schema. Raise InvalidRequest or BadInput if no fields can be chosen."""
         if self.fields:
             return self.fields
         found, count = self._parse_some()
@@ -143,14 +143,14 @@ class RecordSource(base.Source):
         return self._typed(self._asked or self.guess(found, count), found)
 
     def guess(self, found: Mapping[str, Sequence[Any]], count: int) -> Sequence[RecordField]:
-        """Return the fields to use without the option `features`; raises `InvalidRequest`.
+        """Return the fields to use without the option `features`. Raise InvalidRequest if they are ambiguous.
 
-        found: entry name -> values in the parsed records. count: the number of parsed records.
+        `found` contains entry name -> values in the parsed records. `count` is the number of these records.
         """
         return ()
 
     def typed(self, field: RecordField, values: Sequence[Any]) -> RecordField:
-        """Return `field` with kind and dtype. Raises `InvalidRequest` if `values` do not have the declared kind."""
+        """Return `field` with kind and dtype. Raise InvalidRequest if `values` do not have the declared kind."""
         return field
 
     def images(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -158,11 +158,11 @@ class RecordSource(base.Source):
         return [value for value in values if isinstance(value, bytes)]
 
     def value_of(self, field: RecordField, entries: Mapping[str, Any]) -> Any:
-        """Return the value of a field from the entries of a record. Raises `BadInput` for an invalid value."""
+        """Return the value of a field from the entries of a record. Raise BadInput for an invalid value."""
         return entries[field.entries[0]]
 
     def unused(self, entries: Mapping[str, Any]) -> list[str]:
-        """Return the names of entries that are new: no record that was parsed for the schema contains these entries."""
+        """Return the names of entries that no record contained when a few records were parsed for the schema."""
         return [] if self._parsed_entries is None else list(entries.keys() - self._parsed_entries)
 
     def path_stem(self, index: int) -> str:
@@ -187,12 +187,7 @@ class RecordSource(base.Source):
     # ---- listing
 
     def _list(self, root: Path, *, features: Sequence[str] = (), named_splits: bool, follow_links: bool) -> None:
-        """Find every record and build the schema.
-
-        Raises:
-            InvalidRequest: No file has this layout, or an option does not fit.
-            BadInput: A file cannot be read, or is a git-lfs pointer.
-        """
+        """Find every record and build the schema."""
         self._asked = parse_fields(features, self.kinds)
         self.root = root
         self.folder, names, self.notes = opened(root, follow_links=follow_links)
@@ -227,7 +222,7 @@ class RecordSource(base.Source):
         self.notes += self._about_fields()
 
     def _add(self, offset: int, size: int, key: str | int | None = None) -> None:
-        """Add a record at `offset`, of `size` bytes. key: its name or number; None if the record has neither."""
+        """Add a record at `offset`. `key` is its name or number, or None if it has neither."""
         self._numbers.append(self._number)
         self._offsets.append(offset)
         self._sizes.append(size)
@@ -237,7 +232,7 @@ class RecordSource(base.Source):
             self._ids.append(key)
 
     def _end(self, name: str, at: int, reason: str, *, is_cut: bool) -> None:
-        """Report that bytes from `at` on are not a record. is_cut: True to skip an incomplete last record."""
+        """Report that bytes from `at` on are not a record. If `is_cut`, they are an incomplete record and skipped."""
         key = f"{name}@{at}"
         if is_cut:
             self.left_out.append((key, reason))
@@ -246,14 +241,13 @@ class RecordSource(base.Source):
             self.unread.append((key, reason))
 
     def _table(self, name: str) -> bytes | None:
-        """Return the bytes of a file in the folder, and add its name to `tables`; None if the file is absent."""
+        """Return the bytes of a file and add its name to `tables`, or return None if the file is absent."""
         if not (self.folder.root / name).is_file():
             return None
         self.tables.append(name)
         return self.folder.read(name)
 
     def _keep(self, rows: Sequence[int]) -> None:
-        """Keep only the records with these positions."""
         columns = (self._numbers, self._offsets, self._sizes, self._ids)
         self._numbers, self._offsets, self._sizes, self._ids = (
             array(column.typecode, (column[row] for row in rows)) if column else column for column in columns
@@ -269,7 +263,7 @@ class RecordSource(base.Source):
             ]
 
     def _check_files(self, files: Sequence[RecordFile], *, named_splits: bool) -> None:
-        """Check the records against the sizes of the files, and assign splits. Raises `BadInput`, `InvalidRequest`."""
+        """Raise BadInput if the records of a file are larger than the file. Assign the splits."""
         self._files = RecordFiles(self.folder, files)
         totals: Counter[int] = Counter()
         for number, size in zip(self._numbers, self._sizes, strict=True):
@@ -295,7 +289,7 @@ class RecordSource(base.Source):
                 raise BadInput(f"{shown(str(self.root))}: {self.unread_message}")
 
     def _split_numbers(self, names: Sequence[str], *, is_declared: bool) -> list[int]:
-        """Return the split number of each file; [] without splits. is_declared: False raises for several splits."""
+        """Return the split number of each file, or []. If not `is_declared`, several splits raise InvalidRequest."""
         tops = [PurePosixPath(name).name if len({*map(_top, names)}) == 1 else _top(name) for name in names]
         found = [_split_word(top) for top in tops]
         there = sorted({word for word in found if word})
@@ -321,7 +315,7 @@ class RecordSource(base.Source):
                 yield index, self.record(index)
 
     def _parse_some(self) -> tuple[dict[str, list[Any]], int]:
-        """Parse a few records. Return entry name -> values, and the number of parsed records. Raises `BadInput`."""
+        """Parse a few records. Return entry name -> values, and the number of parsed records."""
         found: dict[str, list[Any]] = {}
         count, damage = 0, ""
         for index, record in self._probes():
@@ -340,7 +334,7 @@ class RecordSource(base.Source):
         return found, count
 
     def _typed(self, fields: Sequence[RecordField], found: Mapping[str, Sequence[Any]]) -> list[Field]:
-        """Set kind and dtype of each field by its values in `found`. Raises `InvalidRequest` for an ambiguous kind."""
+        """Set kind and dtype of each field by its values in `found`."""
         values = [[value for entry in field.entries for value in found.get(entry, ())] for field in fields]
         typed = [self.typed(field, each) for field, each in zip(fields, values, strict=True)]
         undecided = [
@@ -376,7 +370,7 @@ class RecordSource(base.Source):
         return len(self._offsets)
 
     def record(self, index: int) -> bytes:
-        """Return the bytes of a sample's record. Raises `BadInput` if the record cannot be read."""
+        """Return the bytes of a sample's record. Raise BadInput if the record cannot be read."""
         at = self.checked(index)
         self.folder.check_size(self._files.files[self._numbers[at]].name, self._sizes[at])
         return self._files.read(self._numbers[at], self._offsets[at], self._sizes[at])
@@ -393,7 +387,6 @@ class RecordSource(base.Source):
         return sample
 
     def _values(self, index: int, record: bytes) -> base.Sample:
-        """Return the values of a record by field name. Raises `BadInput` for a damaged record."""
         try:
             entries = self.entries(index, record)
             if not self._fields:
@@ -424,10 +417,9 @@ class RecordSource(base.Source):
 
 
 def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], list[str]]:
-    """Return `(folder, names, notes)` for a folder or a file. `notes` are for the user.
+    """Open a folder, or the folder of a file. Return it, the names of files to read, and notes for the user.
 
-    `names` are the relative paths of the files in the folder. If `root` is a file, `folder` is its parent and `names`
-    contains only that file. Raises `InvalidRequest` if `root` does not exist.
+    If `root` is a file, only this file is read. Raises InvalidRequest if `root` does not exist.
     """
     if root.is_file():
         if not root.stat().st_size:
@@ -446,7 +438,7 @@ def beside_first_image(schema: Schema) -> tuple[str, ...]:
 
 
 def _firsts(numbers: "array[int]", count: int) -> "array[int]":
-    """Return the index of the first record of each file. numbers: the number of the file of each record, ascending."""
+    """Return the index of the first record of each file. `numbers` contains the file of each record, ascending."""
     return array("q", (bisect_right(numbers, number - 1) for number in range(count)))
 
 
@@ -461,7 +453,7 @@ def _top(name: str) -> str:
 
 
 def _split_word(name: str) -> str | None:
-    """Return the split in a file name: `train` for `train-00000-of-00010.tfrecord`. None if no split is named."""
+    """Return the split in a file name (`train` for `train-00000-of-00010.tfrecord`), or None."""
     for word in re.split(r"[-_.]", PurePosixPath(name).name):
         if word and split_rank(word) is not None:
             return word.lower()

@@ -4,11 +4,11 @@ Fields: key (as in the LMDB), and depth or image. Depth has one channel of 16 bi
 8 bits in one or three channels. Other pixels become an array of numbers. `features` declares another kind, such as
 mask=value:mask. Pixels are RGB. The LMDB does not contain labels. Samples are sorted by key.
 
-Layout: a folder with data.mdb. A value is pixels (H, W, C) in OpenCV's channel order (BGR). The length of the value
-shows whether the dtype is uint8 or uint16 (little-endian). Versions of the tools store the image sizes differently:
+Layout: a folder with data.mdb. A value is pixels (H, W, C) in OpenCV's channel order (BGR), or a PNG file. The length
+of the value shows whether the dtype is uint8 or uint16 (little-endian). The tools store the image sizes differently:
 * First BasicSR: an entry `key.meta` with ASCII `H,W,C`. `_keys_cache.p` next to the LMDB lists the keys.
-* mmsr, PySODToolBox: meta_info.pkl, {'name', 'resolution': ['C_H_W', ...] or one for all, 'keys'}. If `resolution` is a
-  text, a frame number follows each key (vimeo90k, REDS).
+* mmsr, PySODToolBox: meta_info.pkl, {'name', 'resolution', 'keys'}. `resolution` is a list of texts `C_H_W`. If it is
+  one text for all images, a frame number follows each key (vimeo90k, REDS).
 * BasicSR 1.x: meta_info.txt, lines `key.png (h,w,c) level`. The values are PNG files.
 
 The pickles are read without `pickle` (packer.layouts.pickled).
@@ -55,9 +55,10 @@ class Source(LMDBSource):
     def __init__(
         self, root: Path, *, features: Sequence[str] = (), named_splits: bool = False, follow_links: bool = False
     ) -> None:
-        """Find all records. Raises `BadInput` for a damaged LMDB. named_splits: False refuses files of several splits.
+        """Find all records. Raises BadInput for a damaged LMDB.
 
-        Raises `InvalidRequest` for another layout, or for pixels of several kinds.
+        Raises InvalidRequest for another layout and for pixels of several kinds. If `named_splits` is false, files of
+        several splits raise it, too.
         """
         self._dimensions = array("i")  # height, width and channels of each record
         self._list(root, features=features, named_splits=named_splits, follow_links=follow_links)
@@ -86,7 +87,6 @@ class Source(LMDBSource):
             self._dimensions.extend(each)
 
     def _stored_size(self, key: str) -> _Size:
-        """Return the size in the entry `key.meta`."""
         data = self._metadata.get(key.encode("utf-8", "surrogateescape") + META)
         if data is None:
             return _NO_SIZE
@@ -98,7 +98,7 @@ class Source(LMDBSource):
         return height, width, channels
 
     def _form(self, row: int) -> _Form:
-        """Return whether a value is a file or pixels, and the dtype of pixels, from the length of the value."""
+        """Return dtype and channels of pixels if the length of a value fits its image size, otherwise `_FILE`."""
         height, width, channels = self._size_at(row)
         count = height * width * channels
         if count and self._sizes[row] in (count, 2 * count):
@@ -129,7 +129,7 @@ class Source(LMDBSource):
         return [self._fields[0].field if field.kind == "numbers" else field.field]
 
     def _declared(self) -> RecordField | None:
-        """Return the field that the user declared; None without a declaration. Raises `InvalidRequest`."""
+        """Return the field that the user declared, or None. Raise InvalidRequest if it does not fit this layout."""
         if not self._asked:
             return None
         field, *more = self._asked
@@ -141,7 +141,7 @@ class Source(LMDBSource):
         return field
 
     def _by_sizes(self, forms: Counter[_Form], dtypes: Sequence[str]) -> RecordField | None:
-        """Return the field for the counted `forms` and their dtypes. Return None for values of several kinds."""
+        """Return the field for values of these `forms` and dtypes, or None for values of several kinds."""
         channels = {count for dtype, count in forms if dtype != "file"}
         if set(forms) == {_FILE} and self._are_depth_files():
             return RecordField("depth", (VALUE,), "depth")
@@ -196,7 +196,7 @@ class Source(LMDBSource):
 
 
 def _pickled_sizes(data: bytes, keys: Sequence[str], path: Path) -> Sequence[_Size]:
-    """Return the image size of each of `keys` from meta_info.pkl. Raises `BadInput` for invalid contents."""
+    """Return the image size of each of `keys` from meta_info.pkl."""
     from packer.layouts import pickled  # the table of all opcodes, which recognition does not need
 
     try:
@@ -228,7 +228,7 @@ def _without_frame(key: str) -> str:
 
 
 def _size(numbers: Sequence[str], order: Sequence[int], path: Path) -> _Size:
-    """Return (height, width, channels). order: the positions of these three in `numbers`. Raises `BadInput`."""
+    """Return (height, width, channels). `order` contains the positions of these three in `numbers`."""
     if len(numbers) != len(order) or not all(number.isdecimal() and len(number) < 10 for number in numbers):
         raise BadInput(f"{path}: expected three lengths of an image, found {'_'.join(numbers)[:60]!r}")
     height, width, channels = (int(numbers[at]) for at in order)

@@ -2,7 +2,7 @@
 
 Fields: key (as in the LMDB, such as `00000012_cat/a.jpg`), image, and label (int64) if the records have labels. Samples
 are sorted by key, as in Caffe and DALI. Encoded images are not changed. Raw images, which are uint8 planes of blue,
-green and red, or of gray, become RGB pixels. Layout of values: packer.layouts.datum.
+green and red, or of gray, become RGB pixels. packer.layouts.datum describes the values.
 """
 
 import re
@@ -32,7 +32,10 @@ class Source(LMDBSource):
     is_numbered = False
 
     def __init__(self, root: Path, *, named_splits: bool = False, follow_links: bool = False) -> None:
-        """Find all records; raises InvalidRequest, BadInput. named_splits: False raises for files of several splits."""
+        """Find all records. Raises BadInput for a damaged LMDB, InvalidRequest for another layout.
+
+        If `named_splits` is false, files of several splits also raise InvalidRequest.
+        """
         self._has_labels = True
         self._list(root, named_splits=named_splits, follow_links=follow_links)
 
@@ -80,7 +83,7 @@ class Source(LMDBSource):
 
 
 def pixels(datum: Datum) -> npt.NDArray[np.uint8]:
-    """Return raw pixels as RGB, (H, W, 3). Raises `BadInput` if the pixels are not an image."""
+    """Return the raw pixels of a datum as RGB, (H, W, 3). Raise BadInput if the pixels are not an image."""
     channels, height, width = datum.channels, datum.height, datum.width
     if not datum.data and datum.has_floats:
         raise BadInput("it contains float_data, numbers and no image; packer does not read these")

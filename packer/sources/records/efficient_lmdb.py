@@ -3,9 +3,9 @@
 Fields: key (the number), image (the bytes of the file) and label (int64), sorted by number. Pickled values are read
 without `pickle` (packer.layouts.pickled), so no pickled code is imported or called. Values of pyarrow.serialize need
 pyarrow.
-Layout: the key is the number in decimal digits. The value is (bytes, int), [uint8 array, int], or ([bytes], array of
-one int), the batch of one that thecml/pytorch-lmdb stores. The value is serialized by pickle, MessagePack or pyarrow
-0.10 to 11. `__keys__` and `__len__` have the same encoding.
+Layout: the key is the number in decimal digits. The value is (bytes, int) or [uint8 array, int]. thecml/pytorch-lmdb
+stores batches of one: ([bytes], array of one int). The value is serialized by pickle, MessagePack or pyarrow 0.10
+to 11. `__keys__` and `__len__` are serialized in the same way.
 """
 
 from pathlib import Path
@@ -28,7 +28,10 @@ class Source(LMDBSource):
     fields = (IMAGE, LABEL)
 
     def __init__(self, root: Path, *, named_splits: bool = False, follow_links: bool = False) -> None:
-        """Find all records. named_splits: False refuses several splits. Raises `MissingPackage` (pyarrow)."""
+        """Find all records. Raises MissingPackage if pyarrow is needed and not installed.
+
+        If `named_splits` is false, files of several splits raise InvalidRequest.
+        """
         self._list(root, named_splits=named_splits, follow_links=follow_links)
 
     @classmethod

@@ -1,11 +1,11 @@
 """Image2LMDB: images with numbers as keys, as Fangyh09/Image2LMDB writes them. The LMDB does not contain labels.
 
-Fields: key and image (the bytes of the file). The key is the file name if all names in the list next to the LMDB
-differ, otherwise the number. Samples are sorted by number, which is ImageFolder's order.
+Fields: key and image (the bytes of the file). A list next to the LMDB can contain the file names. If no name repeats,
+the name is the key, otherwise the number. Samples are sorted by number, which is ImageFolder's order.
 
-Layout: the key is the number in decimal digits. The value is the bytes by pyarrow.serialize
-(packer.layouts.arrow_payload). `__keys__` and `__len__` have the same encoding. NAME_images_idx.txt next to NAME.lmdb
-has a line for each file: file name without folders, space, number.
+Layout: the key is the number in decimal digits. The value is bytes, serialized by pyarrow.serialize
+(packer.layouts.arrow_payload). `__keys__` and `__len__` are serialized in the same way. The list
+NAME_images_idx.txt next to NAME.lmdb has a line for each file: file name without folders, space, number.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,10 @@ class Source(LMDBSource):
     title = "LMDB of images without labels, by pyarrow"
 
     def __init__(self, root: Path, *, named_splits: bool = False, follow_links: bool = False) -> None:
-        """Find all records. named_splits: False refuses several splits. Raises InvalidRequest, BadInput."""
+        """Find all records. Raises BadInput for a damaged LMDB, InvalidRequest for another layout.
+
+        If `named_splits` is false, files of several splits also raise InvalidRequest.
+        """
         self._lists: list[dict[int, str]] = []
         self._list(root, named_splits=named_splits, follow_links=follow_links)
 
@@ -46,7 +49,7 @@ class Source(LMDBSource):
         self._lists.append(self._listed_names(f"{name.removesuffix(PurePosixPath(name).suffix)}{_LIST}"))
 
     def _listed_names(self, name: str) -> dict[int, str]:
-        """Return number -> file name from the list next to an LMDB. Raises `BadInput` for a damaged list."""
+        """Return number -> file name from the list next to an LMDB."""
         found: dict[int, str] = {}
         lines = (self._table(name) or b"").decode("utf-8", "surrogateescape").splitlines()
         for at, line in enumerate(lines, 1):

@@ -8,7 +8,7 @@ Fields:
 
 InsightFace's records without images are skipped. In its files, label is the first label, label_vector all labels.
 An .idx next to the file has a line `number<TAB>offset` for each record. Records that the .idx does not list are
-skipped. Layout: packer.layouts.recordio_frames.
+skipped. packer.layouts.recordio_frames describes the layout.
 """
 
 import math
@@ -43,25 +43,22 @@ _MOST_WHOLE = 1 << 63  # limit of whole-number labels
 
 
 class _RecordPlace(NamedTuple):
-    """Offset and size of a record, and the first bytes of its data."""
-
     offset: int
     size: int
     head: bytes
 
     @property
     def number(self) -> int:
-        """The record number in the header."""
         return int(HEADER.unpack_from(self.head)[2]) if len(self.head) >= HEADER.size else -1
 
     @property
     def width(self) -> int:
-        """Return the number of labels after the header; 0 for one label in the header, -1 for an incomplete header."""
+        """Return the number of labels after the header. 0: the label is in the header. -1: the header is incomplete."""
         return int(HEADER.unpack_from(self.head)[0]) if len(self.head) >= HEADER.size else -1
 
     @property
     def label(self) -> float | None:
-        """The first label; None if the record is too short."""
+        """The first label, or None if the record is too short."""
         if self.width <= 0:
             return float(HEADER.unpack_from(self.head)[1]) if self.width == 0 else None
         has_label = len(self.head) >= HEADER.size + 4
@@ -78,7 +75,10 @@ class Source(RecordSource):
     file_name = re.compile(r"\.rec$", re.IGNORECASE)
 
     def __init__(self, root: Path, *, named_splits: bool = False, follow_links: bool = False) -> None:
-        """Find all records; raises `InvalidRequest`, `BadInput`. named_splits: False refuses several splits."""
+        """Find all records. Raises BadInput for a damaged file, InvalidRequest for another layout.
+
+        If `named_splits` is false, files of several splits also raise InvalidRequest.
+        """
         self._paths: list[str] = []  # the path of each record; empty without a path
         self._widths: set[int] = set()
         self._is_whole, self._is_faces = True, False
@@ -116,7 +116,6 @@ class Source(RecordSource):
             self.notes.append(f"{shown(name)}: InsightFace: {counted(others, 'record')} of identities have no image")
 
     def _walk(self, file: HeaderReader, name: str, size: int) -> Iterator[_RecordPlace]:
-        """Yield each record until the end of the file, or until bytes that are not a record."""
         at = records = 0
         while at < size:
             start, head, part = at, b"", -1
@@ -145,7 +144,7 @@ class Source(RecordSource):
             records += 1
 
     def _index(self, name: str, starts: set[int]) -> dict[int, int] | None:
-        """Return offset -> number from the .idx; None if absent, or if an offset is not in `starts`."""
+        """Return offset -> number from the .idx. None: it is absent, or contains an offset that is not in `starts`."""
         place = str(PurePosixPath(name).with_suffix(".idx"))
         data = self._table(place)
         if data is None:
@@ -174,7 +173,6 @@ class Source(RecordSource):
         }
 
     def _note_labels(self, record: _RecordPlace) -> None:
-        """Update the set of label widths, and whether all labels are whole numbers."""
         if record.width >= 0:
             self._widths.add(record.width)
         if record.label is not None:
@@ -209,7 +207,7 @@ class Source(RecordSource):
 
 
 def _face_images(first: _RecordPlace) -> int | None:
-    """Return the number after the last image, from InsightFace's first record. None for any other record."""
+    """Parse InsightFace's first record: return the number after that of the last image. None for another record."""
     if not 0 < first.width == (len(first.head) - HEADER.size) / 4 or len(first.head) >= _HEAD_BYTES:
         return None
     images = first.label or 0.0
@@ -219,8 +217,8 @@ def _face_images(first: _RecordPlace) -> int | None:
 def _listed_numbers(records: Sequence[_RecordPlace], listed: Sequence[int]) -> dict[int, int]:
     """Return offset -> number of the records of a file without an .idx.
 
-    If `listed`, the numbers in the .lst, contain all numbers in the record headers, the header numbers are used.
-    Otherwise the i-th line numbers the i-th record, as in im2rec. Without a .lst, positions are the numbers.
+    If the .lst (`listed`) contains all numbers of the record headers, use these numbers. Otherwise use the i-th line
+    for the i-th record, as im2rec does. Without a .lst, use positions.
     """
     numbers = [record.number for record in records]
     if len(set(numbers)) < len(numbers) or not set(listed) >= set(numbers):

@@ -1,12 +1,13 @@
 """Tensorpack LMDB: datapoints of a dataflow with numbers as keys, as tensorpack's LMDBSerializer writes them.
 
 Fields: key (the number), and one field for each component that `features` names. The name of a component is its
-position (0, 1 ...), or its key if datapoints are dicts. Without the option, each component that all of a few records
-contain becomes a field. Components are image files, pixels, texts, numbers and arrays of numbers. The values are read
-without `pickle` (packer.layouts.serialized).
+position (0, 1 ...), or its key if datapoints are dicts. Without `features`, packer parses a few records, and each
+component that all of them contain becomes a field. Components are image files, pixels, texts, numbers and arrays of
+numbers. The values are read without `pickle` (packer.layouts.serialized).
 
-Layout: the key is the number in 8 decimal digits. The value is a list of components by pickle, MessagePack with
-msgpack-numpy, or pyarrow.serialize (TENSORPACK_SERIALIZE). `__keys__` has the same encoding. `__len__` is absent.
+Layout: the key is the number in 8 decimal digits. The value is a list of components, serialized by pickle, MessagePack
+with msgpack-numpy, or pyarrow.serialize (TENSORPACK_SERIALIZE). `__keys__` is serialized in the same way. `__len__` is
+absent.
 """
 
 import json
@@ -58,8 +59,8 @@ class Source(LMDBSource):
             root: An LMDB, or a folder of LMDBs.
             features: The fields, each FIELD=COMPONENT or FIELD=COMPONENT:KIND.
             pixel_order: The order of channels in arrays of pixels, `bgr` or `rgb`.
-            named_splits: True adds the field split. False raises if the file names are those of several splits.
-            follow_links: If True, follow symbolic links to outside the folder.
+            named_splits: True adds the field split. False: file names of several splits raise InvalidRequest.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
 
         Raises:
             InvalidRequest: No LMDB has this layout, or no record has a component of `features`.
@@ -148,7 +149,6 @@ class Source(LMDBSource):
         return decoded(field, data)
 
     def _pixels(self, field: RecordField, value: "np.ndarray[Any, Any]") -> Any:
-        """Return pixels with the channels and dtype of the schema; raises `BadInput`."""
         array = value[:, :, 0] if value.ndim == _COLOR and value.shape[2] == 1 else value
         is_gray = array.ndim == _COLOR - 1
         if field.kind == "image" and array.dtype == np.uint8 and array.ndim == _COLOR and array.shape[2] == _COLOR:
@@ -180,7 +180,7 @@ def _is_image(array: "np.ndarray[Any, Any]") -> bool:
 
 
 def _typed_numbers(field: RecordField, values: Sequence[Any]) -> RecordField:
-    """Return the field with dtype and number of dimensions of `values`; raises `InvalidRequest`."""
+    """Return the field with the dtype and the number of dimensions of `values`."""
     arrays = [np.asarray(value) for value in values if isinstance(value, _NUMBER_TYPES)]
     arrays = [array for array in arrays if array.dtype.kind in "biuf"]
     if not arrays:
@@ -195,7 +195,7 @@ def _typed_numbers(field: RecordField, values: Sequence[Any]) -> RecordField:
 
 
 def _numbers(value: Any, field: RecordField) -> Any:
-    """Convert numbers to the dtype of the field. Raises `BadInput` if a number or the dimensions would change."""
+    """Convert numbers to the dtype of the field. Raise BadInput if a number or the dimensions would change."""
     dimensions = field.dimensions if field.kind == "numbers" else 0
     if not isinstance(value, _NUMBER_TYPES) or np.ndim(value) != dimensions:
         raise BadInput(f"expected {field.dtype} of {dimensions} dimensions, found {_described(value)}")
@@ -207,7 +207,7 @@ def _numbers(value: Any, field: RecordField) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to JSON types; raises `BadInput`."""
+    """Convert a value to types of JSON."""
     if not _are_keys_texts(value):
         raise BadInput("a dict with keys that are not texts, which JSON does not have")
     try:
@@ -224,7 +224,7 @@ def _are_keys_texts(value: Any) -> bool:
 
 
 def _bytes(value: Any) -> bytes | None:
-    """Return the bytes of a bytes object or a 1-D uint8 array; None for any other value."""
+    """Return the bytes of a bytes object or a 1-D uint8 array, or None for any other value."""
     if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == 1:
         return value.tobytes()
     return value if isinstance(value, bytes) else None

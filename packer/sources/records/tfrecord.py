@@ -1,13 +1,13 @@
 """TFRecord: files of tf.train.Example. TensorFlow is not needed.
 
 Fields: key, and one field for each feature that the option `features` names. The key is the number of the record in its
-file. If there are several files, the file name precedes the number. Without the option, a few records determine the
-fields, and a note shows the equivalent option. Image files, texts and bytes are not changed. The feature
+file. If there are several files, the file name precedes the number. Without the option, packer parses a few records to
+choose the fields, and a note shows the equivalent option. Image files, texts and bytes are not changed. The feature
 `image/encoded` becomes the field image, and `image/class/label` becomes label.
 
-Listing compares the checksum of each record header; reading compares the checksum of the data. An index next to a file
-(`.idx`, `.tfindex`, `.index`: a line `offset length` per record) is used if the index covers the complete file. Files
-may be compressed with gzip or zlib. Layout: packer.layouts.tfrecord_frames and packer.layouts.example.
+Listing checks the checksum of each record header; reading checks that of the data. An index next to a file (`.idx`,
+`.tfindex`, `.index`) has a line `offset length` per record. It is used if it covers the complete file. Files may be
+compressed with gzip or zlib. packer.layouts.tfrecord_frames and packer.layouts.example describe the layout.
 """
 
 import re
@@ -49,9 +49,10 @@ class Source(RecordSource):
     def __init__(
         self, root: Path, *, features: Sequence[str] = (), named_splits: bool = False, follow_links: bool = False
     ) -> None:
-        """Find all records. Raises `BadInput` for damaged files. named_splits: False refuses files of several splits.
+        """Find all records. Raises BadInput for damaged files.
 
-        Raises `InvalidRequest` for files without records, or if no record has a feature of the option `features`.
+        Raises InvalidRequest for files without records, or if no record has a feature of the option `features`. If
+        `named_splits` is false, files of several splits also raise InvalidRequest.
         """
         self._list(root, features=features, named_splits=named_splits, follow_links=follow_links)
 
@@ -77,7 +78,6 @@ class Source(RecordSource):
         self._walk(HeaderReader(file), name, size)
 
     def _walk(self, file: HeaderReader, name: str, size: int | None) -> None:
-        """Add each record until the end of the file, or until bytes that are not a record."""
         at = records = 0
         while head := file.read(at, HEAD.size):
             where = f"record {records} at byte {at}"
@@ -125,7 +125,7 @@ class Source(RecordSource):
         return {name: values for name, values in filled.items() if values}, count
 
     def guess(self, found: Mapping[str, Sequence[Any]], count: int) -> Sequence[RecordField]:
-        """Return a field for each feature with one bytes value, or with numbers, in every parsed record.
+        """Return a field for each feature that has one bytes value or numbers in every parsed record.
 
         Numbers are a list if the feature is empty in some records. `image/class/label` becomes a field even if some
         records do not have this feature. Reading a record without the feature is an error.
@@ -203,7 +203,7 @@ class Source(RecordSource):
 
 
 def _spans(index: bytes, size: int) -> list[tuple[int, int]]:
-    """Return (offset, length) of each record in an index; empty if the index does not cover `size` bytes."""
+    """Return (offset, length) of each record in an index, or [] if the index does not cover `size` bytes."""
     try:
         lines = index.decode("ascii").splitlines()
         spans = [(int(first), int(second)) for first, second in (line.split() for line in lines if line.strip())]

@@ -4,8 +4,8 @@ Fields: key (the common name of the members), and one field for each suffix that
 each suffix becomes a field. Images become the field image, cls becomes label (int64), txt a text, json the parsed
 value, and other suffixes bytes. Pickled members (pkl, pth ...) are an error. To pack the tar, let `features` declare
 the pickled suffixes as bytes, or declare only the other suffixes.
-The members of a sample are adjacent. Their common name ends at the first dot after the last slash. Source: webdataset
-e0953f9 (base_plus_ext, group_by_keys). Layout of tar: packer.layouts.tar.
+The members of a sample are adjacent. Their common name ends at the first dot after the last slash, as in webdataset
+e0953f9 (base_plus_ext, group_by_keys). packer.layouts.tar describes the layout of tar.
 """
 
 import re
@@ -76,9 +76,9 @@ class Source(RecordSource):
         Args:
             root: A tar file, or a folder of tar files.
             features: The fields, each FIELD=SUFFIX or FIELD=SUFFIX:KIND.
-            missing: For a sample without the member of a field: `skip` the sample, or raise an `error`.
-            named_splits: True adds the field split. False raises if the file names are those of several splits.
-            follow_links: If True, follow symbolic links to outside the folder.
+            missing: For a sample without the member of a field, `error` raises BadInput and `skip` skips the sample.
+            named_splits: True adds the field split. False: file names of several splits raise InvalidRequest.
+            follow_links: True: read files behind links that lead out of `root`. False: these links raise BadInput.
 
         Raises:
             InvalidRequest: The files contain no sample, a member is pickled, or no sample has a suffix of `features`.
@@ -126,7 +126,7 @@ class Source(RecordSource):
         self._kinds.append(self._suffixes.setdefault(tuple(sorted(suffixes)), len(self._suffixes)))
 
     def _number_names(self) -> None:
-        """Append a number to sample names that occur twice in one file."""
+        """Append a number to a sample name that occurs again in its file."""
         seen: Counter[str] = Counter()
         keys, taken = [], set(self._names)
         for name in self._names:
@@ -168,7 +168,7 @@ class Source(RecordSource):
         return chosen
 
     def _fields_of(self, suffixes: Sequence[str]) -> list[RecordField]:
-        """Return a field for each suffix. All image suffixes share one field unless a sample contains two of them."""
+        """Return a field for each suffix. If no sample contains two images, all image suffixes share one field."""
         check_gaps(
             self.root,
             len(self._suffixes),
@@ -209,10 +209,7 @@ class Source(RecordSource):
         return replace(field, kind=kind, dtype="int64" if kind == "number" else field.dtype)
 
     def _skip_incomplete(self, fields: Sequence[RecordField]) -> None:
-        """Skip samples without a member of a field. Raises `BadInput` for `missing="error"`.
-
-        Raises `InvalidRequest` if every sample would be skipped.
-        """
+        """Skip samples without a member of a field. BadInput unless `missing="skip"`, InvalidRequest if none remain."""
         absent = [
             ", ".join(_suffix_list(field) for field in fields if not set(field.entries) & set(suffixes))
             for suffixes in self._suffixes
@@ -261,7 +258,7 @@ class Source(RecordSource):
             raise BadInput(f".{suffix}: {error.message}") from error
 
     def file_paths(self, index: int, values: base.Sample) -> dict[str, str]:
-        """Return field name -> name of the member, except for fields of numbers."""
+        """Return field name -> path of the extracted member. Numbers are not extracted as files."""
         suffixes = self._sets[self._kinds[index]]
         key = self.key(index)
         stem = key if is_path(key) else f"{index:08d}"
@@ -269,7 +266,7 @@ class Source(RecordSource):
 
 
 def _split(name: str) -> tuple[str, str] | None:
-    """Return (sample name, suffix) of a member. Return None if the member does not belong to a sample."""
+    """Return (sample name, suffix) of a member, or None if the member does not belong to a sample."""
     match = None if _META.match(name) else _BASE.fullmatch(name)
     return (match[1], match[2].lower()) if match else None
 
@@ -283,7 +280,7 @@ def _suffix_list(field: RecordField) -> str:
 
 
 def _kind(suffix: str) -> str | None:
-    """Return the kind of members with a suffix. Return None if the kind depends on their bytes."""
+    """Return the kind of members with a suffix, or None if the kind depends on their bytes."""
     return _KIND_OF.get(suffix.rpartition(".")[2])
 
 
@@ -296,6 +293,6 @@ def _number(data: bytes) -> np.int64:
 
 
 def suffixes_of_samples(names: Sequence[str]) -> list[set[str]]:
-    """Return the set of suffixes of each sample. names: the members of a tar file, in order."""
+    """Return the set of suffixes of each sample. `names` are the members of a tar file, in order."""
     members = [_split(name) or (name, "") for name in names if not _META.match(name)]
     return [{suffix for _, suffix in group} for _, group in groupby(members, key=lambda member: member[0])]
