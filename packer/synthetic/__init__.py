@@ -1,7 +1,7 @@
 """Synthetic data sets: images drawn from a seed, in the folder layouts of real data sets.
 
-Demonstrations, tests and benchmarks use synthetic data sets without a download. The module synthetic_set.py contains
-the contract of all sets.
+Demonstrations, tests and benchmarks use synthetic data sets without a download. The module synthetic_set.py describes
+the rules that all sets follow.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> "Callable[..., SetSummary]":
-    """Return the function that writes a set. The keyword-only parameters of the function are the options of the set.
+    """Return the function that writes the set `name`. Its keyword-only parameters are the options of the set.
 
     Raises:
         InvalidRequest: The name is unknown.

@@ -122,7 +122,7 @@ class DrawnObject:
 
 
 def make_object(kind: str, random: Generator, *, color: str | None = None) -> DrawnObject:
-    """Return an object with random proportions. `color` is a key of PALETTE; None selects a random color."""
+    """Return an object with random proportions. `color` is a key of PALETTE. None selects a random color."""
     own = PALETTE[color or tuple(PALETTE)[random.integers(len(PALETTE))]]
     tint, stretch = random.uniform(0.85, 1.1), random.uniform(0.88, 1.12, 2) / 1000
     height, shapes = _OBJECTS[kind]
@@ -180,7 +180,7 @@ _TABLES: tuple[tuple[Color, Color, Literal["plain", "planks", "tiles"]], ...] = 
 
 
 def draw_table(random: Generator, size: Size, *, number: int | None = None) -> Image:
-    """Return an image of an empty table. `number` selects one of six tables; None selects a random table."""
+    """Return an image of an empty table. `number` selects one of six tables. None selects a random table."""
     dark, light, pattern = _TABLES[random.integers(len(_TABLES)) if number is None else number]
     value = 0.5 + 0.09 * clouds(random, size, cells=3) + 0.05 * clouds(random, size, cells=24)
     turn = random.uniform(0, math.pi)
@@ -206,7 +206,7 @@ def clouds(random: Generator, size: Size, *, cells: int) -> Plane:
 
 
 def photograph(image: Image, random: Generator, *, grain: float) -> Image:
-    """Return a slightly blurred image with noise, similar to a photo. grain: standard deviation of the noise."""
+    """Return a slightly blurred image with noise of the standard deviation `grain`, similar to a photo."""
     noise = cv2.GaussianBlur(random.integers(0, 256, image.shape, np.uint8), (3, 3), 0.6)
     share = grain / 36.8  # standard deviation of the blurred noise
     soft = cv2.GaussianBlur(image, (3, 3), 0.6)
@@ -214,7 +214,7 @@ def photograph(image: Image, random: Generator, *, grain: float) -> Image:
 
 
 def encode(suffix: str, pixels: npt.NDArray[Any], *settings: int) -> bytes:
-    """Return the bytes of an image file such as ".png". Three channels are RGB. settings: `params` of cv2.imencode."""
+    """Return a file such as ".png" with these pixels. Three channels are RGB. `settings` go to cv2.imencode."""
     done, data = cv2.imencode(suffix, pixels if pixels.ndim == 2 else cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), settings)
     if not done:
         raise PackerError(f"{suffix}: OpenCV cannot encode an array of shape {pixels.shape}; install another build")

@@ -1,7 +1,7 @@
 """Folder: photos of objects on tables, as an ImageFolder tree of JPEG files: `<class>/<class>_<number>.jpg`.
 
-A class is a kind of object. If there are more classes than kinds, a class is a color and a kind. A small network can
-learn the classes.
+A class is a kind of object. If there are more classes than kinds, a class is a combination of color and kind. The
+classes are easy: a small network can learn them.
 """
 
 import itertools
@@ -45,7 +45,7 @@ def write_folder(
 
 
 def class_names(count: int) -> tuple[tuple[str, str | None], ...]:
-    """Return (kind, color) of the first `count` classes. If `count` is at most the number of kinds, color is None."""
+    """Return (kind, color) of the first `count` classes. If the number of kinds is sufficient, all colors are None."""
     most = len(KINDS) * len(PALETTE)
     if not 1 <= count <= most:
         raise InvalidRequest(f"classes {count}: expected 1 to {most}; choose another number")

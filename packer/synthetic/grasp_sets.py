@@ -1,8 +1,8 @@
 """Grasp sets: RGB-D images of an object with grasps, in the layouts of Cornell and Jacquard.
 
 cornell: the sample ids are 0100-0949 and 1000-1034, as in the real data set. An object has 4 views. Successive objects
-are in different folders, so that a small set has every folder. Some cneg files are empty, and a few depth pixels are
-wrong, as in the real data set.
+are in different folders, so that even a small set contains all folders. Some cneg files are empty, and a few depth
+pixels are wrong, as in the real data set.
 
 | file                            | content                                                                          |
 |---------------------------------|----------------------------------------------------------------------------------|
@@ -18,7 +18,7 @@ x, y, theta and opening are one grasp with several jaw sizes: 1, 1/2, 3/2, 2 and
 | file in Jacquard_Dataset_K/HASH | content (K from 0 to 11; HASH has 32 hex digits, sometimes 31)                   |
 |---------------------------------|----------------------------------------------------------------------------------|
 | I_HASH_RGB.png                  | 1024x1024 RGB, 8 bit                                                             |
-| I_HASH_mask.png                 | 0 and 255                                                                        |
+| I_HASH_mask.png                 | 255 at the object, 0 elsewhere                                                   |
 | I_HASH_perfect_depth.tiff       | float32, depth along the optical axis in m, LZW, two rows per strip              |
 | I_HASH_stereo_depth.tiff        | depth as a stereo camera measures it; -1.0 for missing pixels                    |
 | I_HASH_grasps.txt               | CRLF; `x;y;theta;opening;jaw`, theta in degrees, lengths in px                   |
@@ -45,9 +45,10 @@ _UNIT = 1.5  # px; every opening is a multiple of this length
 
 @dataclass(frozen=True)
 class DrawnGrasp:
-    """A grasp rectangle with center (x, y) in px. The gripper opens along (cos angle, sin angle), y down.
+    """A grasp rectangle with center (x, y), opening and jaw length in px, and angle in rad, in (-pi/2, pi/2].
 
-    angle: in rad, within (-pi/2, pi/2]. opening: distance between the fingers in px. jaw: length of a finger in px.
+    The gripper opens along (cos angle, sin angle), y down. The opening is the distance of the fingers, the jaw their
+    length.
     """
 
     x: float
@@ -90,7 +91,7 @@ def find_grasps(
         mask: bool (H, W), True on the object.
         longest: Largest opening of a grasp, in px.
         jaw: Length of the fingers of a grasp, in px.
-        distance: Smallest distance of two grasps in px, unless the angles of the grasps differ by 30 degrees.
+        distance: Smallest distance of two grasps in px. Grasps whose angles differ by over 30 degrees may be closer.
     """
     grasps: list[DrawnGrasp] = []
     misses: list[DrawnGrasp] = []
@@ -182,7 +183,7 @@ def _cornell_scene(seed: int, ids: list[tuple[str, int]], index: int) -> DrawnSa
 
 
 def _cornell_positives(mask: Pixels, grasps: list[DrawnGrasp], random: Generator) -> list[Floats]:
-    """Return 5 to 10 rectangles, with longer jaws if these fit. If grasps are too few, rectangles are repeated."""
+    """Return 5 to 10 rectangles, with longer jaws if these fit. If there are fewer than 5 grasps, repeat rectangles."""
     corners = []
     for grasp in grasps:
         longer = replace(grasp, jaw=random.uniform(9, 34))
@@ -192,7 +193,6 @@ def _cornell_positives(mask: Pixels, grasps: list[DrawnGrasp], random: Generator
 
 
 def _measured(depth: Plane, random: Generator) -> Plane:
-    """Return depth with the resolution and noise of a Kinect, and a few wrong pixels at the bottom left."""
     steps = np.rint(1 / depth / _DEPTH_STEP + np.float32(0.25) * clouds(random, _CORNELL_SIZE, cells=70))
     measured = 1 / (steps * _DEPTH_STEP)
     measured[-3:, :2] = random.uniform(0.0323, 0.0353, (3, 2))
@@ -271,7 +271,7 @@ def _jacquard_rows(grasps: list[DrawnGrasp], mask: Pixels, depth: Plane) -> byte
 
 
 def _stereo(depth: Plane, mask: Pixels, random: Generator) -> Plane:
-    """Return depth as a stereo camera measures it. Some edges of the object and a corner of the image are missing."""
+    """Return depth as a stereo camera measures it. Pixels at some edges and in a corner of the image are -1."""
     noise = clouds(random, depth.shape, cells=256)
     stepped = np.rint(1 / depth / _DISPARITY + np.float32(0.1) * noise) * _DISPARITY
     seen = 1 / (np.float32(0.75) * stepped + np.float32(0.25) / depth)

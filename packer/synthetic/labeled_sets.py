@@ -1,15 +1,15 @@
 """Labeled sets: several objects on a table with exact labels, in the layouts of COCO, CamVid, imagefolder, VOC, YOLO.
 
 Boxes, polygons and masks are computed from the pixels of each object. Images with index 1, 6, 11, ... are in the
-split `val`, all other images in `train`. Except in `table`, every eighth image has no objects.
+split `val`, all other images in `train`. In all sets but `table`, every eighth image has no objects. The files are:
 
-coco: annotations/instances_{train,val}2017.json, train2017/000000000001.jpg; category ids are not consecutive
-pairs (CamVid): train/000000.jpg, trainannot/000000.png (gray mask), classes.txt with the name of each mask value.
-table (imagefolder of Hugging Face): train/000000.jpg, train/masks/000000.png with 255 at the only object, and
-    train/metadata.csv
-voc: JPEGImages/2012_000000.jpg, Annotations/2012_000000.xml, palette PNGs in SegmentationClass and SegmentationObject,
-    ImageSets/{Main,Segmentation}/{train,val}.txt, labels.txt with the names of the classes
-yolo (ultralytics): data.yaml, images/train/000000.jpg, labels/train/000000.txt with a polygon per line
+* coco: annotations/instances_{train,val}2017.json, train2017/000000000001.jpg. Category ids are not consecutive.
+* pairs (CamVid): train/000000.jpg, trainannot/000000.png (gray mask), classes.txt with the name of each mask value.
+* table (imagefolder of Hugging Face): train/000000.jpg, train/masks/000000.png with 255 at the only object, and
+  train/metadata.csv.
+* voc: JPEGImages/2012_000000.jpg, Annotations/2012_000000.xml, palette PNGs in SegmentationClass and
+  SegmentationObject, ImageSets/{Main,Segmentation}/{train,val}.txt, labels.txt with the names of the classes.
+* yolo (ultralytics): data.yaml, images/train/000000.jpg, labels/train/000000.txt with a polygon per line.
 """
 
 import json
@@ -51,7 +51,7 @@ _HELD_OUT = 5  # number of images per validation image
 
 @dataclass(frozen=True)
 class LabeledObject:
-    """An object in an image. label: index of the class. pixels: bool (H, W), True where the object is visible."""
+    """An object in an image. `label` is the index of its class, `pixels` is bool (H, W), True where it is visible."""
 
     label: int
     pixels: Pixels
@@ -65,8 +65,7 @@ class LabeledObject:
     def polygon(self) -> list[tuple[int, int]]:
         """Return the points (x, y) of one closed polygon along the pixel edges of the object (even-odd rule).
 
-        If the object has holes or several parts, the polygon reaches each part along a line and returns along the same
-        line.
+        A line connects the first part with each other part and each hole. The polygon follows each line twice.
         """
         # pixels 2c and 2c + 1 of the doubled mask are the halves of pixel c, whose edges are at c and c + 1
         doubled = np.repeat(np.repeat(self.pixels, 2, 0), 2, 1).astype(np.uint8)
@@ -80,28 +79,28 @@ class LabeledObject:
 
 @dataclass(frozen=True)
 class LabeledScene:
-    """An image and its labels. image: uint8 (H, W, 3), RGB. objects: the visible objects, in drawing order."""
+    """An image, uint8 (H, W, 3), RGB, and its visible `objects` in drawing order."""
 
     image: Image
     objects: tuple[LabeledObject, ...]
 
     def mask(self, values: Sequence[int]) -> Image:
-        """Return uint8 (H, W): values[i] at the pixels of objects[i], 0 for the table."""
+        """Return a mask, uint8 (H, W): values[i] at the pixels of objects[i], 0 for the table."""
         mask = np.zeros(self.image.shape[:2], np.uint8)
         for each, value in zip(self.objects, values, strict=True):
             mask[each.pixels] = value
         return mask
 
     def class_mask(self) -> Image:
-        """Return uint8 (H, W): 1 + class index at the pixels of an object, 0 for the table."""
+        """Return a mask, uint8 (H, W): 1 + class index at the pixels of an object, 0 for the table."""
         return self.mask([1 + each.label for each in self.objects])
 
 
 @dataclass(frozen=True)
 class Scenes:
-    """All scenes of a set. sizes: possible (height, width) of images in px. most_objects: per image, 1, 4 or 9.
+    """All scenes of a set. `sizes` are the possible (height, width) of images in px.
 
-    With most_objects=1, each image has exactly one object.
+    `most_objects` is the largest number of objects in an image: 1, 4 or 9. With 1, each image has exactly one object.
     """
 
     seed: int
@@ -111,7 +110,7 @@ class Scenes:
 
     @classmethod
     def of(cls, *, samples: int, seed: int, classes: int, size: Size | None, most_objects: int = 4) -> "Scenes":
-        """Return the scenes. Images have several sizes if `size` is None. Raises InvalidRequest for a bad option."""
+        """Return the scenes. If `size` is None, images have several sizes. InvalidRequest for an invalid option."""
         check_counts(samples=samples, seed=seed)
         check_size(size, least=32, most=4096)
         if not 1 <= classes <= len(KINDS):
@@ -220,7 +219,7 @@ def _coco_annotation(drawn: LabeledObject) -> dict[str, Any]:
 def write_pairs(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` images and segmentation masks. Arguments are those of `write_coco`."""
+    """Write `samples` images and segmentation masks. Other arguments, result, errors: those of `write_coco`."""
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size)
     names = {"classes.txt": "".join(f"{name}\n" for name in ("table", *scenes.classes)).encode()}
     draw = partial(_pairs_sample, scenes)
@@ -243,7 +242,7 @@ _COLUMNS = "file_name,mask_file_name,label,xmin,ymin,xmax,ymax,width,height\n"
 def write_table(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` images with one object each, masks and metadata tables. Arguments are those of `write_coco`."""
+    """Write `samples` images with one object each, masks and tables. Other arguments: those of `write_coco`."""
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size, most_objects=1)
     draw = partial(_table_sample, scenes)
     return write_set(folder, draw, samples=samples, threads=threads, shared=partial(joined, header=_COLUMNS))
@@ -274,7 +273,7 @@ _PALETTE = bytes(_spread_bits(value >> channel) for value in range(256) for chan
 def write_voc(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` images, VOC annotations and masks. Arguments are those of `write_coco`."""
+    """Write `samples` images, VOC annotations and masks. Other arguments, result, errors: those of `write_coco`."""
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size)
     labels = {"labels.txt": "".join(f"{name}\n" for name in scenes.classes).encode()}
     draw = partial(_voc_sample, scenes)
@@ -309,7 +308,7 @@ def _voc_object(drawn: LabeledObject, name: str) -> str:
 
 
 def _palette_png(values: Image) -> bytes:
-    """Return the bytes of a PNG with a palette, which OpenCV cannot write. values: uint8 (H, W), palette indices."""
+    """Return a PNG file with a palette, which OpenCV cannot write, for palette indices."""
     height, width = values.shape
     rows = np.pad(values, ((0, 0), (1, 0)))  # a PNG row begins with a filter type, here 0 (none)
     chunks = (
@@ -328,7 +327,7 @@ def _palette_png(values: Image) -> bytes:
 def write_yolo(
     folder: Path, *, samples: int, seed: int = 0, threads: int = 1, classes: int = 10, size: Size | None = SIZE
 ) -> SetSummary:
-    """Write `samples` images and YOLO polygon labels. Arguments are those of `write_coco`."""
+    """Write `samples` images and YOLO polygon labels. Other arguments, result, errors: those of `write_coco`."""
     scenes = Scenes.of(samples=samples, seed=seed, classes=classes, size=size)
     folders = [f"{split}: images/{split}" for split in _splits(samples)]
     names = [f"  {label}: {name}" for label, name in enumerate(scenes.classes)]

@@ -1,6 +1,6 @@
-"""Synthetic set: the contract of all sets, and functions that write a set into a folder.
+"""Synthetic set: rules for all sets, and functions that write a set into a folder.
 
-A set is a function `write_<name>(folder, *, samples, seed=0, threads=1, ...) -> SetSummary`. Its contract:
+A set is a function `write_<name>(folder, *, samples, seed=0, threads=1, ...) -> SetSummary` with these rules:
 
 * Sample k depends only on (seed, k) and the options, not on `samples` or `threads`. On one machine, equal calls write
   equal bytes.
@@ -43,7 +43,7 @@ class SetSummary:
 
 @dataclass(frozen=True)
 class DrawnSample:
-    """Files of a sample (relative POSIX path -> content), and lines for tables of all samples (table name -> lines)."""
+    """A sample: file path (relative, POSIX) -> content, and table name -> lines for the tables of all samples."""
 
     files: Mapping[str, bytes]
     rows: Mapping[str, list[str]] = member(default_factory=dict)
@@ -55,7 +55,7 @@ def stream(seed: int, *numbers: int) -> np.random.Generator:
 
 
 def joined(rows: Rows, *, header: str = "") -> dict[str, bytes]:
-    """Return table name -> content of a file: the header, followed by the rows. All tables get the same header."""
+    """Return table name -> content of a file: the header, followed by the rows. The header of all tables is equal."""
     return {name: "".join([header, *lines]).encode() for name, lines in rows.items()}
 
 
@@ -91,7 +91,7 @@ def write_set(
 
 
 def check_counts(*, samples: int, seed: int, most: int | None = None) -> None:
-    """Raise InvalidRequest for a negative seed, or a number of samples below 1 or above `most`."""
+    """Raise InvalidRequest if the seed is negative, or if `samples` is below 1 or above `most`."""
     if samples < 1 or (most is not None and samples > most):
         limit = "at least 1" if most is None else f"1 to {most}"
         raise InvalidRequest(f"samples {samples}: expected {limit}; choose another number")
@@ -100,7 +100,7 @@ def check_counts(*, samples: int, seed: int, most: int | None = None) -> None:
 
 
 def check_size(size: tuple[int, int] | None, *, least: int, most: int) -> None:
-    """Raise InvalidRequest if a side of `size` (height, width; in px) is outside the limits. None is valid."""
+    """Raise InvalidRequest if a side of `size`, (height, width) in px or None, is below `least` or above `most`."""
     if size is not None and not all(least <= length <= most for length in size):
         raise InvalidRequest(f"size {size[1]}x{size[0]}: expected {least} to {most} px a side; choose another size")
 
@@ -116,7 +116,7 @@ def _write_files(folder: Path, files: Mapping[str, bytes]) -> int:
 
 @contextmanager
 def _publishing(folder: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder, which is renamed to `folder` at the end, or removed after an exception."""
+    """Yield an empty temporary folder. At the end, rename it to `folder`. After an exception, remove it."""
     folder = folder.absolute()
     _check_free(folder)
     with failing(folder.parent, "make the folder"):

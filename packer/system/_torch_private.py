@@ -1,7 +1,7 @@
 """Private functions of torch that packer calls, and the torch versions that have been checked.
 
-torch may change private functions. Only this module therefore calls private functions of torch, and each torch release
-is checked. The checked versions are 2.6.0 and 2.13.0; for `_new_shared` and `_shutdown_workers` also 2.14.1.
+torch may change private functions in a release. Therefore only this module calls them, and each torch release is
+checked. The checked versions are 2.6.0 and 2.13.0. `_new_shared` and `_shutdown_workers` are also checked in 2.14.1.
 """
 
 from collections.abc import Callable
@@ -16,15 +16,15 @@ CollateFunction = Callable[..., Any]
 def register_collate(kind: type, collate: CollateFunction) -> None:
     """Make torch's `default_collate` call `collate` for batches whose first sample has type `kind`.
 
-    The documentation of `default_collate` describes the table of these functions, which a private module exports.
+    torch documents the table of these functions with `default_collate`, but exports it from a private module.
     """
     default_collate_fn_map[kind] = collate
 
 
 def storage_over_file(descriptor: int, size: int) -> torch.UntypedStorage:
-    """Return a storage of `size` bytes that maps the start of a file in memory.
+    """Return a storage of `size` bytes that maps the start of the file `descriptor` in memory.
 
-    The caller closes the descriptor. torch.multiprocessing rebuilds received storages with the same private function.
+    The caller of this function must close the descriptor. torch.multiprocessing uses the same private function.
     """
     storages: Any = torch.UntypedStorage
     storage: torch.UntypedStorage = storages._new_shared_fd_cpu(descriptor, size)
@@ -41,6 +41,6 @@ def new_shared_storage(size: int) -> torch.UntypedStorage:
 def end_workers(iterator: Any) -> None:
     """End the worker processes of a DataLoader iterator now, instead of in the destructor of the iterator.
 
-    The destructor may run late if a traceback references the iterator. The worker processes would then remain.
+    If a traceback references the iterator, the destructor runs late, and the worker processes remain until then.
     """
     iterator._shutdown_workers()

@@ -16,8 +16,8 @@ def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any])
     """Raise WrongType if an argument, or an element of an argument, does not match its annotation.
 
     Both mappings have argument names as keys. NumPy numbers match int and float. Any collection except a text, bytes
-    or a mapping matches Sequence. 0 and 1 match bool. The message ends with the attribute
-    `usage` of an annotated class.
+    or a mapping matches Sequence. 0 and 1 match bool. If an annotated class has the attribute `usage`, the message
+    ends with its text.
     """
     for name, value in given.items():
         if not _fits(value, annotations[name]):
@@ -31,7 +31,7 @@ def check_arguments(given: Mapping[str, object], annotations: Mapping[str, Any])
 def check_parameters(function: Callable[..., object], values: Mapping[str, object]) -> None:
     """Raise WrongType if a value does not match the annotation of a parameter of `function`.
 
-    A keyword-only parameter that has its default value is not compared, which keeps opening a pack cheap.
+    A keyword-only parameter that has its default value is not checked, so that opening a pack remains fast.
 
     Args:
         function: The function with the annotations.
@@ -46,7 +46,7 @@ def check_parameters(function: Callable[..., object], values: Mapping[str, objec
 
 
 def check_switches(given: Mapping[str, object]) -> None:
-    """Raise WrongType if a value is neither True nor False (1 nor 0), such as the text "no"."""
+    """Raise WrongType if a value is not True, False, 1 or 0 but, for example, the text "no"."""
     check_arguments(given, dict.fromkeys(given, bool))
 
 

@@ -16,7 +16,7 @@ _MOST_COLUMNS = (1 << 31) - 1  # limit of an OpenCV matrix
 
 
 def gather(values: Sequence[Buffer], out: npt.NDArray[np.uint8]) -> None:
-    """Copy the first `size` bytes of values[i] into row i of `out`: C-contiguous uint8 (n, size), n = len(values)."""
+    """Copy the first `size` bytes of values[i] into row i of `out`, C-contiguous uint8 (len(values), size)."""
     count, size = out.shape
     if not out.size:
         return

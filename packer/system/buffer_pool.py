@@ -2,12 +2,13 @@
 
 Reuse is faster than new memory, because the system clears each page of new memory. `give` returns a memoryview of a
 helper array. Slices, NumPy arrays and tensors that are made from the memoryview keep the helper array alive. When the
-helper array is freed, the buffer returns to the pool. Slices of the helper array would not keep the helper array alive,
-because NumPy slices reference the underlying buffer directly.
+helper array is freed, the buffer returns to the pool. `give` does not return the helper array itself: NumPy
+slices of it would reference the underlying buffer directly. They would not keep the helper array alive.
 
 A forked child can read the buffers that the parent used at the fork. The parent is not notified when the child frees
 these buffers. A buffer that is in use at a fork therefore never returns to the pool. The system frees the buffer when
-no process references the buffer. A child never reuses a buffer of the parent. Private memory follows the same rule.
+no process references the buffer. A child never reuses a buffer of the parent. All this applies to buffers in shared and
+in private memory.
 
 No Python code runs when a buffer returns, or at a fork: the callbacks are methods of built-in types. Python would print
 and discard a KeyboardInterrupt that arrives in a Python callback.
@@ -38,13 +39,13 @@ os.register_at_fork(
 
 
 def _fork_state() -> tuple[int, int, int]:
-    """Return (forks ended, forks begun, process id), which changes with every fork."""
+    """Return (forks ended, forks begun, process id). A fork changes it in the parent and in the child."""
     return len(_forks_ended), len(_forks_begun), os.getpid()
 
 
 @dataclass(eq=False)
 class PooledBuffer:
-    """Memory that a pool reuses. A reference to the array `memory` does not prevent the reuse."""
+    """Memory that a pool reuses, even if references to the array `memory` exist."""
 
     memory: Bytes
 
@@ -58,7 +59,7 @@ def pageable(size: int) -> PooledBuffer:
 
 
 class _ReleaseWatch(weakref.ref[Bytes], Generic[AnyBuffer]):
-    """Weak reference that runs a callback when an array is freed. `then` is a second one, whose `buffer` is reused."""
+    """Weak reference that runs a callback when an array is freed. `then` is a second one, with the buffer to reuse."""
 
     __slots__ = ("buffer", "then")
     __hash__ = object.__hash__  # identity of the weak reference, not of the array
@@ -90,7 +91,7 @@ class BufferPool(Generic[AnyBuffer]):
         return buffer if buffer is not None else self._new(max(size, 1))
 
     def give(self, buffer: AnyBuffer, size: int) -> memoryview:
-        """Return the first `size` bytes of a reserved buffer, which is reused after the last reference to them."""
+        """Return the first `size` bytes of a reserved buffer. It is reused after the last reference to them."""
         view = buffer.memory[:size]
         # when the view is freed, the first watch leaves `_out` and the second joins `_back`
         watch: _ReleaseWatch[AnyBuffer] = _ReleaseWatch(view, self._out.discard)
@@ -100,7 +101,7 @@ class BufferPool(Generic[AnyBuffer]):
         return view.data
 
     def put_back(self, buffer: AnyBuffer) -> None:
-        """Put an unused buffer from `reserve` back into the pool. The caller must not use the buffer afterwards."""
+        """Put an unused buffer from `reserve` back into the pool. The pool can then give it to another thread."""
         self._free.append(buffer)
 
     def _collect(self) -> None:
@@ -118,7 +119,6 @@ class BufferPool(Generic[AnyBuffer]):
         self._last_state = now
 
     def _emptied(self) -> list[AnyBuffer]:
-        """Remove the returned buffers from `_back` and return a list of these buffers, oldest first. Thread-safe."""
         found = []
         while self._back:
             try:
@@ -128,7 +128,7 @@ class BufferPool(Generic[AnyBuffer]):
         return found
 
     def _fitting(self, size: int) -> AnyBuffer | None:
-        """Return the most recently returned buffer of a suitable size, most likely in a CPU cache. Otherwise None."""
+        """Return a free buffer of a suitable size, or None. The latest buffer may still be in a CPU cache."""
         for _ in range(len(self._free)):
             try:
                 buffer = self._free.pop()

@@ -6,7 +6,7 @@ _PREFIXES = ("", "K", "M", "G", "T")
 
 
 def parse_size(text: str) -> int:
-    """Return the number of bytes of a size such as 0, 200GB or 1.5GiB. All units are powers of 1024, also GB.
+    """Return the number of bytes of a size such as 0, 200GB or 1.5GiB. All units are powers of 1024, even GB.
 
     Raises:
         InvalidRequest: The text is not a size.

@@ -1,7 +1,8 @@
 """File descriptors that forked children close: kernel locks and unnamed files that belong to one process.
 
 A kernel lock on an open file, and the disk space of an unnamed file, last until the last descriptor is closed. A forked
-child, such as a DataLoader worker, inherits a copy of each descriptor and could prolong locks and space for hours.
+child, such as a DataLoader worker, inherits a copy of each descriptor. Without this module, a child that lives for
+hours would keep the lock and the space.
 """
 
 import os
@@ -20,14 +21,14 @@ class ClosedAfterFork:
         return len(self._open)
 
     def opened(self, make: Callable[[], int]) -> int:
-        """Call `make`, which opens and returns a descriptor. Register and return the descriptor."""
+        """Call `make`, which opens a file and returns its descriptor. Register and return the descriptor."""
         with self._lock:  # prevents a fork between opening and registering
             descriptor = make()
             self._open.add(descriptor)
         return descriptor
 
     def close(self, descriptor: int) -> None:
-        """Close a registered descriptor. Do nothing if the descriptor is not registered, as in a forked child."""
+        """Close a registered descriptor. In a forked child, descriptors are not registered, and nothing happens."""
         with self._lock:
             if descriptor in self._open:
                 self._open.remove(descriptor)

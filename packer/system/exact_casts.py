@@ -71,7 +71,10 @@ def read_numbers(buffer: Buffer, dtype: np.dtype[Any], *, offset: int = 0) -> np
 
 
 def target(shape: tuple[int, ...], dtype: npt.DTypeLike, *, out: Any = None) -> npt.NDArray[Any]:
-    """Return `out`, or a new uninitialized array if `out` is None. Raises InvalidRequest if `out` does not fit."""
+    """Return `out`, or a new uninitialized array if `out` is None.
+
+    Raises InvalidRequest if `out` is not a writable C-contiguous array of this shape and dtype.
+    """
     if out is None:
         return np.empty(shape, dtype)
     if not isinstance(out, np.ndarray):

@@ -3,7 +3,7 @@
 The limits of all cgroups above the process apply, in cgroup version 1 and 2. The page cache of a cgroup counts as free
 memory, because the kernel can reclaim the page cache. A limit that the system does not report (no /proc, no cgroups) is
 unknown. An unknown limit is not an error.
-Source: kernel documentation, admin-guide: cgroup-v1, cgroup-v2.
+The kernel documentation describes the files (admin-guide: cgroup-v1, cgroup-v2).
 """
 
 import os
@@ -46,7 +46,7 @@ class Mount(NamedTuple):
 
 @dataclass(frozen=True)
 class Machine:
-    """Limits of this machine, read from the folders of the kernel. Tests pass other folders."""
+    """Limits of this machine, read from the folders of the kernel. Tests read them from other folders."""
 
     proc: Path = Path("/proc")
     cgroup: Path = Path("/sys/fs/cgroup")
@@ -62,7 +62,7 @@ class Machine:
         return min((limit.free_bytes for limit in self.memory_limits()), default=None)
 
     def memory(self) -> Limit | None:
-        """Return the memory of the machine (MemTotal, MemAvailable), or None if not known."""
+        """Return the memory of the machine (MemTotal, MemAvailable), or None if it is unknown."""
         values = {}
         for line in _lines(self.proc / "meminfo"):
             name, _, rest = line.partition(":")
@@ -99,10 +99,7 @@ class Machine:
         return min(quotas, default=None)
 
     def _levels(self, controller: str) -> Iterator[tuple[Path, bool]]:
-        """Yield (folder, is_version_2) for the cgroup of this process and all parent cgroups.
-
-        Inside a container, some of the folders may not exist.
-        """
+        """Yield (folder, is_version_2) for the cgroup of this process and all its parents. Some may not exist."""
         for line in _lines(self.proc / "self/cgroup"):
             number, _, rest = line.partition(":")
             names, _, path = rest.partition(":")
@@ -116,7 +113,7 @@ class Machine:
                     yield root.joinpath(*parts[:count]), is_second
 
     def mount(self, path: Path) -> Mount | None:
-        """Return the file system of `path`, or None if not known. Raises OSError if `path` does not exist."""
+        """Return the file system of `path`, or None if it is unknown. Raises OSError if `path` does not exist."""
         device = os.stat(path).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"
         for line in _lines(
@@ -141,7 +138,7 @@ def _number(path: Path) -> int | None:
 
 
 def _page_cache_bytes(folder: Path, prefix: str) -> int:
-    """Return the bytes of the page cache of a cgroup, without files of a tmpfs. prefix: "total_" in version 1."""
+    """Return the bytes of a cgroup's page cache, without files of a tmpfs. `prefix` is "total_" in version 1."""
     pairs = (line.split() for line in _lines(folder / "memory.stat"))
     wanted = (f"{prefix}inactive_file", f"{prefix}active_file")
     return sum(int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in wanted and pair[1].isdigit())

@@ -36,9 +36,9 @@ def ordered_map(
     exception. Calls that have not started are canceled. The iterator waits for running calls.
 
     Args:
-        threads: Number of threads. With one thread, the calls run in the thread of the caller.
+        threads: Number of threads. With one thread, the calls run in the thread that iterates.
         window: Largest number of items that are computed ahead. None selects twice the number of threads.
-        background: True runs the calls in a new thread even if `threads` is 1.
+        background: True runs the calls in a new thread even if `threads` is 1. False changes nothing.
     """
     if threads <= 1 and not background:
         yield from map(function, items)

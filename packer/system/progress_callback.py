@@ -1,4 +1,4 @@
-"""Progress callback: a function of the caller that receives the progress of a long call.
+"""Progress callback: a function of the user that receives the progress of a long call, such as `packer.convert`.
 
 The callback is called whenever progress is added, without a limit on the rate.
 """
@@ -31,7 +31,7 @@ class ProgressCounter:
     """Counter that adds up progress and passes the sum to a callback. Not thread-safe."""
 
     def __init__(self, total: int, tell: ProgressCallback | None) -> None:
-        """Count up to `total` samples. `tell` is called now and after each addition. None calls no function."""
+        """Count up to `total` samples. `tell`, if not None, is called now and after each addition."""
         self._tell = tell
         self._now = Progress(0, total, 0)
         if tell is not None:
@@ -42,7 +42,7 @@ class ProgressCounter:
         self._set(samples, size, 0)
 
     def add_resumed(self, samples: int, size: int) -> None:
-        """Add the number of samples that an earlier run has processed. `size` in bytes is ignored."""
+        """Add the number of samples that an earlier run has processed. `size` is ignored."""
         self._set(samples, 0, samples)
 
     def _set(self, samples: int, size: int, resumed: int) -> None:

@@ -50,7 +50,7 @@ def memory_mb(pid: int) -> dict[str, float]:
 
 
 class MemoryWatch:
-    """Context manager that calls `memory_mb` for this process every `period` seconds; `peak` has the maxima by key."""
+    """Context manager that calls `memory_mb` for this process every `period` seconds. `peak` has the maxima by key."""
 
     def __init__(self, period: float = 0.1) -> None:
         self.period = period

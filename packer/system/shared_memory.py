@@ -1,16 +1,16 @@
 """Shared memory: buffers that several processes map, write and reuse for batches.
 
 The memory of a batch is reused only when no process references the batch. The training process, its forked children,
-and processes that received the batch may have tensors or arrays over the memory.
+and processes that received the batch may have tensors or arrays over the memory. There are two kinds of buffers:
 
-`SharedMemory`: a worker of a stock DataLoader owns and fills the memory, and sends a tensor. Every tensor has its own
-open file description of the memory file, through a descriptor or a mapping. The kernel grants a write lease only if no
-other description exists (fcntl(2), F_SETLEASE). A granted lease therefore proves that the memory is free. A forked
-child shares the descriptions of its parent and keeps these descriptions open.
-
-`shared`: the process that iterates Loader(num_workers=N) owns the memory, and a worker fills the memory. No system call
-per batch is necessary, because packer.system.buffer_pool tracks the references in the owner. The pool does not reuse
-memory that was in use when the owner forked. torch does not consider these tensors shared, and sends copies.
+* `SharedMemory`: a worker of a stock DataLoader owns and fills the memory, and sends a tensor. Every tensor has its own
+  open file description of the memory file, through a descriptor or a mapping. The kernel grants a write lease only if
+  no other description exists (fcntl(2), F_SETLEASE). A granted lease therefore proves that the memory is free. A forked
+  child shares the descriptions of its parent and keeps these descriptions open.
+* `shared`: the process that iterates Loader(num_workers=N) owns the memory, and a worker fills the memory. No system
+  call per batch is necessary, because packer.system.buffer_pool tracks the references in the owner. The pool does not
+  reuse memory that was in use when the owner forked. torch does not recognize these tensors as shared. If the user
+  sends one to another process, torch sends a copy.
 
 No process reuses memory that was inherited through a fork. Parent and child see each other's writes into a batch that
 both use, as with any DataLoader with workers.
@@ -64,7 +64,7 @@ class SharedMemory:
         self._pid = os.getpid()
 
     def take(self, size: int) -> tuple[torch.Tensor, npt.NDArray[np.uint8]]:
-        """Return (tensor, array) over `size` bytes of shared memory: a uint8 tensor to send, a uint8 array to fill.
+        """Return (tensor, array) over the same `size` bytes: a uint8 tensor to send, a uint8 array to fill.
 
         Both have the shape (size,). The content is undefined: the caller must overwrite all bytes.
         """
@@ -102,7 +102,7 @@ class SharedMemory:
 
 
 class _LeasedBuffer:
-    """One mapped file in memory. `last_taken` is the number of the latest `SharedMemory.take` call with this buffer."""
+    """One mapped file in memory. `last_taken` is the number of the `SharedMemory.take` call that used it last."""
 
     last_taken: int
 
@@ -126,7 +126,7 @@ class _LeasedBuffer:
             os.close(descriptor)
 
     def is_free(self) -> bool:
-        """Return True if no process has a tensor over the buffer; False on systems without leases."""
+        """Return True if no process has a tensor over the buffer. Always False on systems without leases."""
         try:
             fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         except OSError:  # the buffer is in use, or the system does not support leases
@@ -172,13 +172,7 @@ def shared(size: int, number: int) -> SharedBuffer:
 
 
 class _Mapping(NamedTuple):
-    """A buffer that this process has mapped.
-
-    Attributes:
-        memory: The mapped bytes, uint8 (size,).
-        path: Path of the owner's descriptor in /proc.
-        file: (device, inode) of the file at the time of mapping.
-    """
+    """A mapped buffer. `path` is the owner's descriptor in /proc, `file` its (device, inode) when it was mapped."""
 
     memory: Bytes
     path: str
@@ -194,7 +188,7 @@ class _Mapping(NamedTuple):
 
 
 class MappedBuffers:
-    """Cache of the buffers of `shared` that a worker process has mapped; unmaps those that their owner has closed."""
+    """Cache of the `shared` buffers that a worker process has mapped. `get` unmaps buffers that their owner closed."""
 
     def __init__(self) -> None:
         self._mappings: OrderedDict[int, _Mapping] = OrderedDict()

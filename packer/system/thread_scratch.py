@@ -24,14 +24,14 @@ class ThreadScratch(threading.local):
         self._pixels = np.empty(0, np.uint8)
 
     def file(self, size: int) -> tuple[Bytes, memoryview]:
-        """Return (uint8 array, memoryview) of one buffer with at least `size` bytes, valid until the next call."""
+        """Return (uint8 array, memoryview) of one buffer with at least `size` bytes. The next call reuses it."""
         if size > len(self._file):
             self._file = np.empty(_grown(size), np.uint8)
             self._file_view = self._file.data
         return self._file, self._file_view
 
     def pixels(self, height: int, width: int, channels: int = 3) -> Bytes:
-        """Return a uint8 array (height, width, channels) with undefined content, valid until the next call."""
+        """Return a uint8 array (height, width, channels) with undefined content. The next call reuses its memory."""
         size = height * width * channels
         if size > len(self._pixels):
             self._pixels = np.empty(_grown(size) + self._odd, np.uint8)[self._odd :]
@@ -39,17 +39,17 @@ class ThreadScratch(threading.local):
 
 
 class ThreadArrays(threading.local, Generic[Arrays]):
-    """Several arrays over one buffer of the calling thread, reused until a call with another image size."""
+    """Several arrays over one buffer of the calling thread. They are reused until an image has another size."""
 
     def __init__(self, make: Callable[[Callable[[int], Bytes], int, int], Arrays]) -> None:
-        """Store `make(allocate, height, width)`, which returns arrays over the unaligned memory of `allocate(size)`."""
+        """Store `make(allocate, height, width)`. It must return arrays over the memory of one `allocate(size)`."""
         self._make = make
         self._scratch = ThreadScratch(odd=True)
         self._size = 0, 0
         self._arrays: Arrays | None = None
 
     def of(self, height: int, width: int) -> Arrays:
-        """Return the arrays for an image of this size, with undefined content, valid until the next call."""
+        """Return the arrays for an image of this size, with undefined content. The next call reuses their memory."""
         if self._arrays is None or self._size != (height, width):
             self._arrays = self._make(lambda size: self._scratch.pixels(1, size, 1)[0, :, 0], height, width)
             self._size = height, width
