@@ -47,7 +47,7 @@ class Question:
         geometry: Geometry as text. None selects a common geometry for the field kinds of the source.
         sizes: Image sizes to try, in the syntax of `packer convert --resize`. None derives a size from the geometry.
         seconds: Approximate duration of all trials.
-        max_pixels: The option of `packer convert`.
+        max_pixels: Largest number of pixels of an image, as in `packer convert`. None for the default limit.
         spec: Options that select the source.
         source_words: The same options as words of the command line.
     """
@@ -74,7 +74,7 @@ class Advice:
         predictions: One prediction for each combination of format, codec and image size that was tried.
         best: The recommended prediction. None if no pack fits on the disk.
         left_out: One line for each combination that was not tried, with the reason.
-        has_grasps: True if samples contain grasps, for which `packer convert` has presets.
+        has_grasps: True if samples contain grasps. `packer convert` has presets for grasps.
     """
 
     question: Question
@@ -89,7 +89,7 @@ class Advice:
     has_grasps: bool = False
 
     def line(self, one: Prediction) -> str:
-        """Return the `packer convert` command that packs the source as the candidate of the prediction `one`."""
+        """Return the `packer convert` command for the format, codec and image size of the prediction `one`."""
         return one.candidate.line(self.question.path, self.target, source_words=self.question.source_words)
 
 
@@ -98,7 +98,7 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
 
     Args:
         say: Called with progress messages.
-        machine: Limits of the machine. None detects the limits; tests pass other limits.
+        machine: Limits of the machine. None detects the limits. Tests pass other limits.
 
     Raises:
         InvalidRequest: The path is not a data set, or a geometry or size is invalid.
@@ -145,10 +145,7 @@ def advise(question: Question, *, say: Say, machine: Machine | None = None) -> A
 
 
 def _now(question: Question, runner: TrialRunner, samples: int, left_out: list[str]) -> float | None:
-    """Return the samples per second of loading `samples` samples of the source without a pack.
-
-    After an error, return None and append the error to `left_out`.
-    """
+    """Return the samples per second of loading the source without a pack. After an error, return None and note it."""
     subject = Subject(
         question.path,
         geometry=runner.geometry,
@@ -171,7 +168,7 @@ def _trials(
     left_out: list[str],
     say: Say,
 ) -> Iterator[Trial]:
-    """Yield the trials of all groups until `end` (time.perf_counter). Append groups without a trial to `left_out`."""
+    """Yield the trials of all groups until the time `end`. Append groups without a trial to `left_out`."""
     for number, group in enumerate(groups):
         seconds = (end - time.perf_counter()) / (len(groups) - number)
         name = f"{group[0].codec}, {group[0].size or 'as it is'}"
@@ -186,7 +183,10 @@ def _trials(
 
 
 def free_target(source: Path) -> Path:
-    """Return an unused path for a pack, in the current folder, or next to a source that contains the current folder."""
+    """Return a path for a pack that does not exist: in the current folder, or next to `source`.
+
+    It is next to `source` if the current folder is `source` or in it.
+    """
     plain = source.resolve()
     parent = plain.parent if plain in (Path.cwd(), *Path.cwd().parents) else Path()
     name = plain.name.removesuffix(".pack")
@@ -196,7 +196,7 @@ def free_target(source: Path) -> Path:
 
 @contextmanager
 def _scratch(machine: Machine) -> Iterator[Path]:
-    """Yield a temporary folder, in shared memory if enough is free, otherwise in the default temporary folder."""
+    """Yield a temporary folder: in shared memory if enough is free, otherwise in the default temporary folder."""
     base: Path | None = machine.shared_memory
     try:
         capacity.check(machine.shared_memory, capacity.SpaceNeeded(_ROOM_BYTES, 0), None, machine)

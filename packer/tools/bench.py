@@ -1,4 +1,4 @@
-"""Bench: samples per second, CPU time and memory of data sets that loaders read."""
+"""Bench: samples per second, CPU time and memory of loading data sets."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ _MOST_PASSES = 50
 
 
 class Turn(TypedDict):
-    """Totals of one timed run of complete epochs. `cpu_seconds` includes all processes; `seconds` is the wall time."""
+    """Totals of one timed run of complete epochs. `cpu_seconds` includes all processes. `seconds` is the wall time."""
 
     samples: int
     seconds: float
@@ -78,8 +78,8 @@ def run(
 ) -> list[BenchRow]:
     """Measure every subject with every loader setting, and return one row per combination.
 
-    Unless `cold` is true, each row has one process, which first loads the data set without timing. Then each of
-    `rounds` rounds times every row once.
+    Unless `cold` is true, each row has one process, which first loads the data set without timing. Then each row is
+    timed once in each of `rounds` rounds.
 
     Args:
         cold: True drops the files of the subject from the page cache before each timed run. Each run is then one epoch
@@ -108,9 +108,9 @@ def run(
 
 
 def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting) -> Answer:
-    """Open a dataset in the process of its row, and return the function `turn(is_warm_up)` that does one timed run.
+    """Open a dataset in the process of its row. Return the function `turn(is_warm_up)`, which does one timed run.
 
-    A run is one epoch, or, after a call with `is_warm_up` true, as many epochs as take about one second.
+    A run is one epoch. After a call with `is_warm_up` true, it is as many epochs as take about one second.
     """
     dataset: Any = open_dataset()
     setting.check(dataset)
@@ -180,7 +180,7 @@ def best(rows: Sequence[BenchRow]) -> BenchRow:
 
 
 def _fastest(rows: Sequence[BenchRow]) -> str:
-    """Return a sentence that compares the fastest row with the fastest row of the first source and loader."""
+    """Return a sentence about the fastest row, compared with the best row of the first source and loader."""
     first, fastest = rows[0], best(rows)
     other = best([row for row in rows if (row.subject, row.setting.loader) == (first.subject, first.setting.loader)])
     sentence = f"Fastest: {fastest.name}: {fastest.rate:.0f} samples/s"

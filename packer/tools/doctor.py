@@ -40,7 +40,7 @@ _LEAST_FILES = 1024
 
 @dataclass(frozen=True)
 class Finding:
-    """State `found` of a property `name` of the machine, such as "memory". `problem` is "" if the state is good."""
+    """The state `found` of a property of the machine, such as "memory". `problem` and `fix` are "" if it is good."""
 
     name: str
     found: str
@@ -67,7 +67,7 @@ def findings(machine: Machine) -> Iterator[Finding]:
 
 
 def package(name: str) -> Finding:
-    """Return a finding with the installed version of a distribution in `PACKAGES`."""
+    """Return a finding with the installed version of the package `name`, a key of `PACKAGES`."""
     module, least = PACKAGES[name]
     try:
         loaded = import_or_explain(module, "packer")
@@ -117,14 +117,14 @@ def hdf5() -> Iterator[Finding]:
 
 
 def opencvs(names: list[str]) -> Iterator[Finding]:
-    """Yield a problem if `names`, the installed distributions of OpenCV, has several items. Otherwise yield nothing."""
+    """Yield a problem if more than one distribution of OpenCV is installed. `names` are the installed ones."""
     if len(names) > 1:
         problem = f"{len(names)} packages contain the module cv2 and overwrite each other's files: {', '.join(names)}"
         yield Finding("OpenCV", "several", problem, f"pip uninstall {' '.join(names)}; pip install opencv-python")
 
 
 def gpu(devices: Path) -> Finding:
-    """Return the GPUs that torch finds. If `devices` (/dev) has a file of a driver, a missing GPU is a problem."""
+    """Return a finding with torch's GPUs. None is a problem if the folder `devices` (/dev) has a driver file."""
     try:
         cuda = import_or_explain("torch", "packer").cuda
     except ImportError:

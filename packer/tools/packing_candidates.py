@@ -9,9 +9,10 @@
 | ycc420    | images as YCbCr 4:2:0, half the bytes of raw; masks and depth with their default codecs  |
 | a format  | values in the only codec of a format, such as bmp                                        |
 
-A prediction scales a trial with a few samples to the complete set. If the pack fits in memory, the predicted rate is
-the rate of the trial. Otherwise each epoch reads a part of the pack from the disk and decodes other samples meanwhile.
-The slower of reading and decoding then determines the rate. Packing also reads, encodes and writes at the same time.
+A trial packs and loads a few samples. A prediction scales its result to the complete source. If the pack fits in
+memory, the predicted rate is the rate of the trial. Otherwise each epoch reads a part of the pack from the disk and
+decodes other samples meanwhile. The slower of reading and decoding then determines the rate. Packing also reads,
+encodes and writes at the same time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,14 +55,14 @@ class Candidate:
 
     @property
     def options(self) -> ConversionOptions:
-        """Options of the conversion in a trial, which skips unreadable samples and stores no extra files."""
+        """Options of the conversion in a trial. It skips unreadable samples and stores no extra files."""
         more = {"on_error": "skip", "extras_bytes": 0, "max_pixels": self.max_pixels}
         return ConversionOptions(to=self.format, codecs=self.codecs, resize=self.size, **more)  # type: ignore[arg-type]
 
     def line(self, source: Path, target: Path, *, source_words: Sequence[str] = ()) -> str:
         """Return the `packer convert` command for this candidate, quoted for a POSIX shell.
 
-        source_words: The options of the source.
+        `source_words` are the options that select the source.
         """
         paths = [f"./{path}" if str(path).startswith("-") else str(path) for path in (source, target)]  # not options
         words = ["packer", "convert", *paths, *source_words, "--to", self.format]
@@ -74,7 +75,7 @@ class Candidate:
 def candidates(source: Source, sizes: Sequence[str | None], *, max_pixels: int | None = None) -> list[list[Candidate]]:
     """Return groups of candidates. The candidates of a group differ only in the format. Groups with `loses` come last.
 
-    Raises the errors of `make_plan`.
+    Raises the errors of `make_plan`, such as BadInput if the source cannot be packed.
     """
     ours = [name for name in formats.names() if not formats.load(name).Writer.slots]  # without formats for other tools
     own = [name for name in ours if formats.load(name).Writer.codecs]
@@ -94,7 +95,7 @@ def candidates(source: Source, sizes: Sequence[str | None], *, max_pixels: int |
 
 
 def _ways(pixel_fields: Sequence[Field], *, is_resized: bool) -> Iterator[tuple[str, list[tuple[str, str]], bool]]:
-    """Yield (name, (field, codec) pairs, `loses`) of each codec to try. pixel_fields: fields with default codecs."""
+    """Yield (name, (field, codec) pairs, `loses`) of each codec to try. `pixel_fields` have the default codecs."""
     images = [field for field in pixel_fields if field.kind == "image"]
     is_default = all(field.codec == _JPEG for field in images)
     if not is_resized:
@@ -153,7 +154,7 @@ class Speeds:
         read: Speed of reading blocks of 256 KiB at random positions. None if the page cache could not be dropped.
         free_bytes: Free space on the disk.
         memory_bytes: Memory that the page cache may use.
-        source: Speed of reading source files that are not in memory, None if not known.
+        source: Speed of reading source files that are not in memory. None if unknown.
     """
 
     write: float
@@ -201,8 +202,8 @@ def predict(trial: Trial, whole: WholeSet, speeds: Speeds) -> Prediction:
 def recommended(predictions: Sequence[Prediction]) -> Prediction | None:
     """Return the recommended prediction, or None if no pack fits on the disk. Candidates with `loses` are ignored.
 
-    Predictions with at least 90 % of the best rate count as equally fast. The result is the first of them whose pack is
-    at most 110 % of the smallest of their packs.
+    Predictions with at least 90 % of the best rate count as equally fast. The result is the first of these whose pack
+    has at most 110 % of the size of their smallest pack.
     """
     good = [one for one in predictions if one.fits_disk and not one.candidate.loses]
     if not good:

@@ -1,7 +1,7 @@
 """Packing trial: a few samples of a source, packed as several candidates and loaded as in `packer bench`.
 
-A fixed seed selects the samples. Formats that store the same values differ only in the read time. Loading noise would
-hide this difference. The trial therefore loads only the first format, and measures only the reads of other formats.
+A fixed seed selects the samples. Two formats that store the same values differ only in the time to read them, which is
+smaller than the noise of loading. The trial therefore loads only the first format, and reads the other formats.
 """
 
 import os
@@ -105,7 +105,7 @@ class TrialRunner:
         return seconds / done, done
 
     def _read_seconds(self, dataset: PackDataset) -> float:
-        """Return the seconds per sample that one thread needs to read all values; the best of several runs."""
+        """Return the seconds per sample that one thread needs to read all values, in the best of several runs."""
         sample_decoder, best = dataset.sample_decoder(), float("inf")
         for _ in range(_READINGS):
             begun = time.perf_counter()
@@ -116,10 +116,7 @@ class TrialRunner:
         return best / len(dataset)
 
     def _pack(self, source: Source, group: Sequence[Candidate]) -> tuple[list[Path], list[ConversionSummary]]:
-        """Pack the source as the first candidate, and convert this pack to the formats of the other candidates.
-
-        Return the folders of the packs and the summaries of the conversions, one per candidate.
-        """
+        """Pack the source as the first candidate, and convert this pack to the formats of the other candidates."""
         packs = [self.folder / candidate.format for candidate in group]
         summaries = [convert_source(source, packs[0], group[0].options)]
         for pack, candidate in zip(packs[1:], group[1:], strict=True):
@@ -128,7 +125,7 @@ class TrialRunner:
         return packs, summaries
 
     def rate(self, dataset: Any, *, until: float) -> float:
-        """Return the median samples per second of timed runs, started until `until` (time.perf_counter), at least one.
+        """Return the median samples per second of the runs that start before `until` (time.perf_counter), at least one.
 
         A first pass over the data is not timed, because it reads the files into memory and compares checksums.
         """
@@ -160,14 +157,14 @@ GRASPS = "RandomRotation(choices=(0, 90, 180, 270)), RandomZoom(0.5, 1), Resize(
 
 @dataclass(frozen=True)
 class SourceSample:
-    """Random samples of a source that has samples. max_pixels: largest image in pixels, None for the default limit."""
+    """Random samples of a source. `max_pixels` is the most pixels of an image, None for the default limit."""
 
     source: Source
     max_pixels: int | None = None
 
     @cached_property
     def _order(self) -> list[int]:
-        """At most 2000 rows of the source in a fixed random order."""
+        """Rows of the source in a fixed random order, at most 2000."""
         rows: list[int] = np.random.default_rng(0).permutation(len(self.source))[:_SIZED].tolist()
         return rows
 
@@ -190,7 +187,7 @@ class SourceSample:
 
     @cached_property
     def _shapes(self) -> list[dict[str, tuple[int, int]]]:
-        """(height, width) of each image field, one dict per readable sample of the first few samples."""
+        """(height, width) of each image field, one dict per readable sample. Only the first few samples are read."""
         found, reason = [], None
         for row in self._order[:_MEASURED]:
             try:
@@ -204,7 +201,7 @@ class SourceSample:
 
     @cached_property
     def few(self) -> Source:
-        """A source of the samples for trials, at most 64 samples. Large images reduce the number of samples."""
+        """A source with the samples for trials: at most 64, fewer if the images are large."""
         fields = (self.source.schema[name] for name in self.images)
         kinds = {
             field.name: (3 if field.kind == "image" else 1) * np.dtype(field.pixel_dtype).itemsize for field in fields
@@ -230,8 +227,8 @@ class SourceSample:
     def sizes(self, geometry: Geometry, given: Sequence[str] | None) -> list[str | None]:
         """Return the image sizes to try. The first element, None, keeps the original sizes.
 
-        `given` contains the sizes of the user. None selects 8/7 of the shorter side of the geometry's output, if the
-        images are larger. Raises InvalidRequest if a text is not a size.
+        `given` contains the sizes of the user. If it is None and the images are larger, 8/7 of the shorter side of the
+        geometry's output is tried. Raises InvalidRequest if a text is not a size.
         """
         if given is not None:
             for size in given:
@@ -274,7 +271,7 @@ def measure(
 ) -> Speeds:
     """Measure the disk of a folder with a temporary file of 64 MiB, and the speed of reading the source `files`.
 
-    memory_bytes: Memory that the page cache may use, which is copied to the result.
+    `memory_bytes` is the memory that the page cache may use. It is copied to the result.
 
     Raises:
         StorageError: The disk is full, or writing fails.

@@ -1,7 +1,7 @@
 """Profile: the time per sample of a pack in each stage of loading, in one thread.
 
-The stages run one after the other, with the code of the loaders. Stages that loaders combine are combined here too,
-such as decoding the visible part of a JPEG directly into the batch.
+The stages run one after the other, with the code of the loaders. Steps that loaders combine are combined here, such as
+decoding the visible part of a JPEG directly into the batch.
 
 | stage     | content                                                                                  |
 |-----------|------------------------------------------------------------------------------------------|
@@ -69,7 +69,7 @@ class Profile:
 
     @property
     def limit(self) -> str:
-        """Name of the slowest stage. The stage crc is ignored."""
+        """Name of the slowest stage. The stage crc is ignored, because it runs only in the first epoch."""
         return max(LASTING, key=self.of)
 
 
@@ -181,7 +181,7 @@ class _ProfiledPass:
         return stored
 
     def _slot(self, each: Field, stored: StoredImage, view: View | None, *, position: int, count: int) -> Any:
-        """Return the slice of the batch array for the image at `position`. None if the image has another shape."""
+        """Return the slice of the batch array for the image at `position`, or None if the image has another shape."""
         shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         slots = self._slots.get(each.name)
         if slots is None or len(slots) < count:
@@ -191,7 +191,7 @@ class _ProfiledPass:
     def _decoded(
         self, index: int, each: Field, record: Record, *, out: Any, stored: StoredImage | None, view: View | None
     ) -> Any:
-        """Decode one value, with separate laps for decoding and warping."""
+        """Decode one value. Add the times of decoding and of warping to separate stages."""
         sample_decoder, watch, buffer = self._sample_decoder, self.watch, record[each.name]
         if each.kind not in PIXEL_KINDS or view is None:
             return sample_decoder.decode(index, each, buffer, out, stored=stored, view=view)
@@ -267,7 +267,8 @@ def profile_pack(
         samples: Largest number of samples to load.
         cold: True drops the files of the pack from the page cache first. False loads the samples once without timing.
         geometry: Geometry as text, None for no geometry.
-        fields, transform: The names of the fields to load, and a user's function `module:function`, as in `Subject`.
+        fields: Names of the fields to load. None loads all fields that are not hidden.
+        transform: A user's function `module:function`, called with each sample.
 
     Returns:
         (profile, note). If `cold` is true, the note states whether the files were in memory, otherwise it is "".
@@ -329,7 +330,7 @@ def text(found: Profile, *, cores: int) -> list[str]:
 
 
 def _shown(found: Profile, stage: str, name: str) -> str:
-    """Return the milliseconds per sample of the field `name` in a stage as text, "" if the time is negligible."""
+    """Return the milliseconds per sample of the field `name` in a stage as text, or "" for a negligible time."""
     milliseconds = found.seconds.get((stage, name), 0.0) / found.samples * 1e3
     return f"{milliseconds:.3f}" if milliseconds >= 0.0005 * max(1.0, found.total) else ""
 
@@ -344,7 +345,7 @@ def verdict(found: Profile, cores: int) -> str:
 
 
 def _help(found: Profile, stage: str) -> str:
-    """Return advice to make a stage faster. The advice contains the name of the slowest field of the stage."""
+    """Return advice to make a stage faster. It names the field that is slowest in this stage."""
     fields = {of: seconds for (name, of), seconds in found.seconds.items() if name == stage and of}
     return _HELPS[stage].replace("FIELD", max(fields, key=fields.__getitem__, default="FIELD"))
 

@@ -28,7 +28,7 @@ class ToolReport:
     document: Mapping[str, Any]
 
     def print(self, *, as_json: bool) -> None:
-        """Print the text to standard output. If `as_json` is true, print JSON to standard output, text to stderr."""
+        """Print the text to stdout. If `as_json` is true, print the JSON document to stdout and the text to stderr."""
         echo(*self.text, err=as_json)
         if as_json:
             hand_over([json.dumps(self._with_machine(), sort_keys=True)])

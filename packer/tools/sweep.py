@@ -40,8 +40,8 @@ class SweepRow(ABC):
     Attributes:
         turns: Results of the timed runs, one dict per round.
         memory_mb: Peak memory of the processes in MB, minus the memory of an idle process.
-        warm_shares: Share of the file bytes (0 to 1) that stayed in the page cache, per round. None if not known. Empty
-            if the page cache was not dropped.
+        warm_shares: For each round, the share of the file bytes (0 to 1) that stayed in the page cache, or None if
+            unknown. Empty if the page cache was not dropped.
     """
 
     subject: "Subject"
@@ -76,7 +76,7 @@ def sweep(
         rows: Rows with a subject and a setting.
         prepare: Called in the process of a row with a function that opens the data set, the setting and `given`.
             Returns a function that does one run. The argument of this function is True for an untimed warm-up run.
-        given: Further arguments of `prepare`; picklable.
+        given: Further arguments of `prepare`, which must be picklable.
         cold: True drops the files of the subject from the page cache before each run. Each run then has a new process.
         keeps_processes: True keeps one process per row for all rounds and measures its memory in a warm-up run. False
             starts a process per run and measures the memory of each process. Ignored if `cold` is true.
@@ -146,7 +146,7 @@ class RunnerProcess:
     def ask(self, question: Any, *, watch: bool = False) -> dict[str, Any]:
         """Call the function in the process with `question`, a JSON value. Return its result, or raise its error.
 
-        If `watch` is true, measure the peak memory of the process in `peak_mb` meanwhile.
+        If `watch` is true, update the attribute `peak_mb`, the peak memory of the process, during the call.
         """
         with suppress(*_GONE):
             self._pipe.send_bytes(json.dumps(question).encode())
@@ -220,7 +220,7 @@ def _plain(message: str) -> str:
 
 
 def _described(error: Exception) -> str:
-    """Return the place where a user's function or a library raised `error`, and the error, as one line."""
+    """Return an error as one line, with the place in the code that raised it."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(str(error).split())
     return f"{last.filename}:{last.lineno}: {last.name} raised {type(error).__name__}: {text}"

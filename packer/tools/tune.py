@@ -8,8 +8,8 @@
 | wait    | end of a step -> next batch                                                             |
 | total   | the sum of the four columns                                                             |
 
-The table of GG-CNN's users (OneOneLiu/ggcnn_cornell_dataset, time_result_pro.xls) has similar columns, but counts some
-intervals twice. Here, the columns do not overlap.
+The columns do not overlap. A table of GG-CNN's users (OneOneLiu/ggcnn_cornell_dataset, time_result_pro.xls) has similar
+columns, but counts some intervals twice.
 """
 
 import time
@@ -58,8 +58,10 @@ def planned(
 ) -> LoopPlan:
     """Return the loop for the options of a user. Raises InvalidRequest if `steps` is too large or options conflict.
 
-    steps: batches in an epoch; None selects all batches, but at most 100. step_ms: duration of a simulated step.
-    step: a user's function `module:function`. At most one of `step_ms` and `step` may be given.
+    Args:
+        steps: Batches in an epoch. None selects all batches, but at most 100.
+        step_ms: Duration of a simulated step. Must be None if `step` is not None.
+        step: A user's function `module:function`, called with each batch.
     """
     if step is not None and step_ms is not None:
         raise InvalidRequest("--step and --step-ms both set the work of a step; use one of them")
@@ -73,7 +75,7 @@ def planned(
 
 @dataclass
 class TuneRow(SweepRow):
-    """Results of one loader setting. turns: a dict for each run, from the name of a column to its total seconds."""
+    """Results of one loader setting. `turns` contains for each run a dict from column name to total seconds."""
 
     @property
     def columns(self) -> Columns:
@@ -114,7 +116,7 @@ def tune(
 
 
 def prepare(open_dataset: Callable[[], Dataset[Any]], setting: LoaderSetting, plan: LoopPlan) -> Answer:
-    """Open a dataset in the process of its row, and return a function that runs the loop and returns the columns."""
+    """Open a dataset in the process of its row. Return a function that runs the loop and returns the columns."""
     dataset = open_dataset()
     setting.check(dataset)
     step = plan.function()
@@ -163,7 +165,7 @@ def run(
 def knee(totals: dict[int, float], tolerance: float = TOLERANCE) -> int:
     """Return the smallest number of workers whose time is at most (1 + `tolerance`) times the shortest time.
 
-    totals: number of workers -> seconds.
+    `totals` contains number of workers -> seconds.
     """
     lowest = min(totals.values())
     return min(workers for workers, seconds in totals.items() if seconds <= lowest * (1 + tolerance))
@@ -176,7 +178,7 @@ def chosen(rows: Sequence[TuneRow], loader: str) -> TuneRow | None:
 
 
 def recommended(rows: Sequence[TuneRow]) -> TuneRow:
-    """Return the fastest of the rows that `chosen` returns for all measured loaders."""
+    """Return the fastest row among those that `chosen` returns, one for each loader."""
     knees = [row for loader in LOADERS if (row := chosen(rows, loader)) is not None]
     return min(knees, key=lambda row: row.total)
 

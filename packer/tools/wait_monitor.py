@@ -21,7 +21,7 @@ class Report:
 
     Attributes:
         wait_seconds: Time in `iter` and `next` of the loader.
-        first_seconds: Part of `wait_seconds` that precedes the first batch of each epoch.
+        first_seconds: Part of `wait_seconds` before the first batch of each epoch.
         compute_seconds: Time in the body of the loop. Time between two epochs is neither waiting nor computing.
         waits: Wait for each batch.
     """
@@ -40,7 +40,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """Limit of the loop and share of waiting as text, such as "data-bound: 63 % waiting"."""
+        """Text that states what limits the loop, and the share of waiting, such as "data-bound: 63 % waiting"."""
         bound = "data-bound" if self.share >= DATA_BOUND else "compute-bound"
         return f"{bound}: {self.share * 100:.0f} % waiting"
 
@@ -81,7 +81,7 @@ class Monitor:
     """Wrapper that iterates over the batches of a loader and measures the wait for each batch.
 
     All other attributes (`sampler`, `set_epoch`, ...) are attributes of the loader. The monitor writes its report when
-    the monitor is deleted or the program ends. After a call of `report` that included all steps, nothing is written.
+    the monitor is deleted or the program ends. If a call of `report` has included all steps, nothing is written.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Monitor:
         out: TextIO | None = None,
         clock: Clock = time.perf_counter,
     ) -> None:
-        """Wrap a loader. `out` receives the report, sys.stderr by default."""
+        """Wrap a loader. `out` receives the report. None selects sys.stderr."""
         self.loader = loader
         self._clock = clock
         self._record = _Record()
@@ -141,7 +141,7 @@ def monitor(loader: Iterable[Any], *, out: TextIO | None = None) -> Monitor:
 
     Args:
         loader: The loader, or another iterable of batches.
-        out: File of the report, sys.stderr by default.
+        out: File to which the report is written. None selects sys.stderr.
 
     Returns:
         An iterable over the batches of the loader, with the attributes of the loader. The report is written when this

@@ -32,7 +32,8 @@ from packer.system.parallel import usable_cores
 def load_function(name: str, wanted_by: str) -> Callable[..., Any]:
     """Import and return the function with the name `module:function`. The module may be in the current folder.
 
-    `wanted_by` is the option that contains the name, for messages. Raises InvalidRequest and MissingPackage.
+    `wanted_by` is the option that contains the name, for messages. Raises MissingPackage if the module does not exist,
+    and InvalidRequest if the name is not valid or not that of a function.
     """
     module_name, _, path = name.partition(":")
     if not (path and all(part.isidentifier() for part in (*module_name.split("."), *path.split(".")))):
@@ -68,7 +69,7 @@ class Subject:
 
     Attributes:
         fields: Names of the fields to load. None loads all fields that are not hidden.
-        samples: Number of samples, evenly distributed over the data set. None loads all samples.
+        samples: Number of samples to load, evenly distributed over the data set. None loads all samples.
         transform: A user's function `module:function`, called with each sample.
         spec: Options that select an original data set.
         max_pixels: Largest number of pixels of an image in an original data set, None for the default limit.
@@ -89,7 +90,7 @@ class Subject:
 
     @property
     def is_pack(self) -> bool:
-        """True for a pack: the folder contains a manifest."""
+        """True if the folder contains a manifest and is therefore a pack. False for an original data set."""
         return (self.path / manifests.NAME).is_file()
 
     def open(self) -> Dataset[Any]:
@@ -114,7 +115,7 @@ class Subject:
         return len(dataset)
 
     def notes(self) -> list[str]:
-        """Return a note about images in formats that packer cannot read. The list is empty without such images."""
+        """Return a note about images in formats that packer cannot read. The list is empty without these images."""
         if self.is_pack:
             return []
         source = self._source()
@@ -129,7 +130,7 @@ class Subject:
 
 
 def subjects(paths: Sequence[Path], geometry: str | None, like: Subject) -> list[Subject]:
-    """Return a `Subject`, a folder or pack that a tool measures, for each path.
+    """Return a `Subject` for each path of a pack or folder.
 
     Args:
         geometry: Geometry of all subjects as text, None for no geometry.
@@ -147,7 +148,7 @@ def subjects(paths: Sequence[Path], geometry: str | None, like: Subject) -> list
 
 
 def evenly(dataset: Any, samples: int) -> Dataset[Any]:
-    """Return a Subset of `samples` evenly distributed samples. If `dataset` is not larger, return `dataset`."""
+    """Return a Subset with `samples` evenly distributed samples, or `dataset` if it has at most that many."""
     if samples >= len(dataset):
         return dataset  # type: ignore[no-any-return]
     places = np.linspace(0, len(dataset) - 1, samples).round().astype(np.int64).tolist()
@@ -190,7 +191,7 @@ class LoaderSetting:
         )
 
     def check(self, dataset: Dataset[Any]) -> None:
-        """Load one batch in this process, so that errors have no traceback of a worker. Raises MixedShapes."""
+        """Load one batch in this process, so that an error has no traceback of a worker process. Raises MixedShapes."""
         try:
             next(iter(DataLoader(dataset, self.batch_size, collate_fn=_collate(dataset))))
         except MixedShapes as error:
@@ -234,7 +235,7 @@ def settings(
 ) -> list[LoaderSetting]:
     """Return all combinations of a loader and a number of workers. Only DataLoader is combined with 0 workers.
 
-    Raises InvalidRequest if the result is empty.
+    Raises InvalidRequest if no combination remains.
     """
     found = [
         LoaderSetting(loader, count, batch_size, persistent)
@@ -248,14 +249,14 @@ def settings(
 
 
 def quiet(_: int) -> None:
-    """Disable OpenCV's threads in a worker process (`worker_init_fn`), because these threads slow other workers."""
+    """Disable OpenCV's threads in a worker process (`worker_init_fn`), because they slow down other workers."""
     import_or_explain("cv2", "a data loader worker").setNumThreads(0)
 
 
 def _collate(dataset: Any) -> Any:
-    """Return the `collate_fn` of a DataLoader. None for packs without a transform, whose datasets return batches.
+    """Return the `collate_fn` of a DataLoader, or None for packs without a transform: their datasets return batches.
 
-    Other samples need packer's function, because samples may contain different numbers of grasps.
+    For other samples, packer's function collates different numbers of grasps.
     """
     inner = unwrapped(dataset)
     if isinstance(inner, FolderDataset) or getattr(inner, "transform", None) is not None:
@@ -269,7 +270,7 @@ _DECODING = DecodeOptions(decoder="opencv", strict=False)
 
 
 class FolderDataset(Dataset[dict[str, Any]]):
-    """Map-style dataset of an original data set. OpenCV decodes the images. Samples have the types of PackDataset."""
+    """Map-style dataset of an original data set. OpenCV decodes the images. Values have the types of PackDataset."""
 
     def __init__(
         self,
@@ -280,7 +281,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
         *,
         max_pixels: int,
     ) -> None:
-        """Read `source`. None for `fields`: all fields that are not hidden. Raises UnknownKey for other names.
+        """Read the fields `fields` of `source`, or all fields that are not hidden for None. Raises UnknownKey.
 
         `transform` is called with each sample. `max_pixels` is the largest number of pixels of an image.
         """
@@ -317,7 +318,7 @@ class FolderDataset(Dataset[dict[str, Any]]):
         return self.transform(sample) if self.transform else sample
 
     def _views(self, sizes: dict[str, tuple[int, ...]]) -> dict[str, View]:
-        """Return {image field: view}. If images have different sizes, all views show the same part. sizes: by field."""
+        """Return the view of each image field in `sizes`. If sizes differ, all views show the same part."""
         if self.geometry is None or not sizes:
             return {}
         height, width = next(iter(sizes.values()))
@@ -329,14 +330,12 @@ class FolderDataset(Dataset[dict[str, Any]]):
 
 
 def _pixels(field: Field, value: Any, max_pixels: int) -> Any:
-    """Return decoded pixels. An array from the source is returned unchanged."""
     if isinstance(value, np.ndarray):
         return value
     return decode(value, field.kind, options=_DECODING, header=sniff(value, max_pixels))
 
 
 def _shown(field: Field, pixels: Any, view: View | None) -> Any:
-    """Return an image, warped if `view` is not None. Depth is converted to float32."""
     if view is not None:
         pixels = warp(pixels, view, field.kind, invalid=field.invalid)
     return pixels.astype(np.float32) if field.kind == "depth" else pixels
