@@ -206,11 +206,11 @@ class Source(ABC):
         return self.read(index, self.schema.names)
 
     def value(self, index: int, name: str) -> Any:
-        """Return the value of the field `name` of a sample. Raises BadInput, BadIndex."""
+        """Return the value of the field `name` of a sample. Raises the errors of `read`."""
         return self.read(index, (name,))[name]
 
     def key(self, index: int) -> str:
-        """Return the unique text id of a sample. Raises BadIndex."""
+        """Return the unique text id of a sample. Raises BadIndex if `index` is not in 0 ... len - 1."""
         return self.entry(index).key
 
     @classmethod
@@ -250,7 +250,7 @@ class Source(ABC):
 def place(folder: FileTree, outside: Sequence[str], name: str) -> tuple[FileTree, str]:
     """Return `(tree, path)`: the tree that contains the file `name`, and the path of the file in this tree.
 
-    folder: tree of the source. outside: folders outside the source that may contain the file, such as `../masks`.
+    `folder` is the tree of the source. `outside` are other folders that may contain the file, such as `../masks`.
     """
     for above in outside:
         if name.startswith(f"{above}/"):
@@ -323,7 +323,7 @@ def _plain(value: object) -> str | int | tuple[str, ...] | None:
 
 
 def check_choice(option: str, value: str | int, choices: Sequence[str | int]) -> None:
-    """Raise InvalidRequest if `value` is not in `choices`. option: name of the option, for the message."""
+    """Raise InvalidRequest if `value` is not in `choices`. `option` is the name of the option in the message."""
     if value not in choices:
         raise InvalidRequest(
             f"option {option}: unknown value {value!r}; expected one of {', '.join(map(str, choices))}"

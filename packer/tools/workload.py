@@ -191,7 +191,10 @@ class LoaderSetting:
         )
 
     def check(self, dataset: Dataset[Any]) -> None:
-        """Load one batch in this process, so that an error has no traceback of a worker process. Raises MixedShapes."""
+        """Load one batch in this process, so that errors have no traceback of a worker.
+
+        Raises MixedShapes if samples with different shapes cannot form a batch.
+        """
         try:
             next(iter(DataLoader(dataset, self.batch_size, collate_fn=_collate(dataset))))
         except MixedShapes as error:

@@ -240,7 +240,7 @@ class Source(ListedSource):
         return images, [(name, f"in {file}, but absent") for name, file in absent.items()]
 
     def _images_of(self, files: Sequence[_File]) -> dict[Id, CocoImage]:
-        """Return image id -> image. Raise BadInput if the files contain two images with the same id."""
+        """Return image id -> image. Raise BadInput if two files contain different images with the same id."""
         images: dict[Id, CocoImage] = {}
         for file in files:
             for number, image in file.content.images.items():

@@ -108,8 +108,7 @@ def may_be_images(array: StoredArray, *, is_main: bool) -> bool:
 def usual_name(array: StoredArray, entry: str, *, is_main: bool, is_label: bool) -> str:
     """Return the usual field name for an array, such as `image`. Return an empty string to keep the name `entry`.
 
-    is_main: True for the array that defines the samples.
-    is_label: True for the array of labels.
+    `is_main` is true for the array that defines the samples, `is_label` for the array of labels.
     """
     if is_label:
         return "label"

@@ -365,7 +365,7 @@ class ArraySource(base.Source):
 
     @cached_property
     def _stems(self) -> list[str]:
-        """Return a name for each table: the split or the file. If two names are equal, all names are numbers."""
+        """Return a name for each table: the split, or the file if a split repeats. If a file repeats, use numbers."""
         for names in ([table.split or table.name for table in self._tables], [table.name for table in self._tables]):
             if len(set(names)) == len(names):
                 return names

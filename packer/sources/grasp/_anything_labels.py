@@ -50,7 +50,7 @@ class SceneText(NamedTuple):
 
 
 def read_grasps(data: bytes, path: Path) -> AnythingGrasps:
-    """Parse a .pt file. Rows that are not finite in float32 are skipped. `path` is for messages. Raises BadInput."""
+    """Parse a .pt file. Rows that are not finite in float32 are skipped. Raises BadInput for an invalid file."""
     where = shown(str(path))
     try:
         tensor = read_tensor(data)
@@ -71,7 +71,7 @@ def read_grasps(data: bytes, path: Path) -> AnythingGrasps:
 
 
 def read_description(data: bytes, path: Path) -> SceneText:
-    """Parse a .pkl file with a text, or with a text and names of objects. `path` is for messages. Raises BadInput."""
+    """Parse a .pkl file with a text, or with a text and names of objects. Raises BadInput for an invalid file."""
     match _unpickled(data, path):
         case str(prompt):
             return SceneText(prompt)
@@ -81,7 +81,7 @@ def read_description(data: bytes, path: Path) -> SceneText:
 
 
 def read_instruction(data: bytes, path: Path) -> str:
-    """Return the text of a .pkl file, or the first text of a list. `path` is for messages. Raises BadInput."""
+    """Return the text of a .pkl file, or the first text of a list. Raises BadInput for an invalid file."""
     match _unpickled(data, path):
         case str(text) | (str(text), *_):
             return text
@@ -110,7 +110,10 @@ def _check_texts(value: Any, depth: int = 2) -> None:
 
 
 def read_mask(data: bytes, path: Path) -> npt.NDArray[Any]:
-    """Return the mask of an .npy file as integers (height, width). A bool mask becomes uint8. Raises BadInput."""
+    """Return the mask of an .npy file as integers (height, width). A bool mask becomes uint8.
+
+    Raises BadInput for an invalid file.
+    """
     where = shown(str(path))
     try:
         header = read_header(data)

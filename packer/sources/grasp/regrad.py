@@ -249,7 +249,7 @@ def rectangles(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
 
 def read_relations(data: bytes, path: Path) -> dict[str, Relations]:
-    """Return scene -> names of the parents of each object. `path` is for messages. Raises BadInput."""
+    """Return scene -> object -> names of its parents. Raises BadInput for an invalid file."""
     scenes = _loaded(data, path)
     if isinstance(scenes, dict) and all(_is_relations(scene) for scene in scenes.values()):
         return scenes
