@@ -261,7 +261,7 @@ class _Call:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _check_etag(self, found: str | None, wanted: str | None) -> None:
-        """Raise _Failed if `found` is not `wanted`. Some servers (rclone's) ignore If-Match."""
+        """Raise _Failed if `wanted` is neither empty nor equal to `found`. Some servers (rclone's) ignore If-Match."""
         if wanted and _etag(found) != wanted:
             raise _Failed("changed", f"expected ETag {wanted}, found {_etag(found)}")
 
@@ -302,9 +302,9 @@ class _Call:
         return {}
 
     def _get(self, start: int | None, end: int, etag: str | None, size: int | None = None) -> tuple[list[Any], str]:
-        """Return chunks of the bytes from `start` to `end`, and the ETag. Raise _Failed if `size` is wrong.
+        """Return chunks of the bytes from `start` to `end`, and the ETag. Raise _Failed if the object changed.
 
-        If `start` is None, return the complete object. The object must not be larger than `end` bytes.
+        `size` and `etag` are the expected values. If `start` is None, return the complete object, at most `end` bytes.
         """
 
         def get() -> tuple[list[Any], str]:

@@ -46,7 +46,7 @@ def check_parameters(function: Callable[..., object], values: Mapping[str, objec
 
 
 def check_switches(given: Mapping[str, object]) -> None:
-    """Raise WrongType if a value is not True, False, 1 or 0 but, for example, the text "no"."""
+    """Raise WrongType if a value, such as the text "no", is not True, False, 1 or 0."""
     check_arguments(given, dict.fromkeys(given, bool))
 
 

@@ -124,7 +124,7 @@ def opencvs(names: list[str]) -> Iterator[Finding]:
 
 
 def gpu(devices: Path) -> Finding:
-    """Return a finding with torch's GPUs. None is a problem if the folder `devices` (/dev) has a driver file."""
+    """Return a finding with torch's GPUs. No GPU is a problem if the folder `devices` (/dev) has a driver file."""
     try:
         cuda = import_or_explain("torch", "packer").cuda
     except ImportError:

@@ -1,7 +1,7 @@
 """Packing trial: a few samples of a source, packed as several candidates and loaded as in `packer bench`.
 
 A fixed seed selects the samples. Two formats that store the same values differ only in the time to read them, which is
-smaller than the noise of loading. The trial therefore loads only the first format, and reads the other formats.
+smaller than the noise of loading. The trial therefore loads only the first format, and only reads the others.
 """
 
 import os

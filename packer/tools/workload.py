@@ -191,10 +191,7 @@ class LoaderSetting:
         )
 
     def check(self, dataset: Dataset[Any]) -> None:
-        """Load one batch in this process, so that errors have no traceback of a worker.
-
-        Raises MixedShapes if samples with different shapes cannot form a batch.
-        """
+        """Load a batch in this process: errors have no worker traceback. Raises MixedShapes if sample shapes differ."""
         try:
             next(iter(DataLoader(dataset, self.batch_size, collate_fn=_collate(dataset))))
         except MixedShapes as error:

@@ -117,7 +117,7 @@ class Source(FileSource):
         return {"grasp_objects": self._objects(sample, files.get("grasps_file", b""))[0]} if self._has_classes else {}
 
     def missing(self, index: int) -> str | None:
-        """Return which labels are absent, empty or skipped and count grasps without a class. None if complete."""
+        """Return which labels are absent, empty, skipped or without a class, or None if complete. Reads label files."""
         reason = super().missing(index)
         sample = self._samples[self.checked(index)]
         if not self._has_classes or "grasps_file" not in sample.paths:
@@ -148,7 +148,7 @@ class Source(FileSource):
         return np.array(of_each, np.int64), sum(map(len, classes.values()))
 
     def _lists(self) -> dict[str, str]:
-        """Return split -> path of the list in `data_split/`, or of the list with the lowest number."""
+        """Return split -> path of its list in `data_split/`. If a split has several lists, use the lowest number."""
         matches = [match for match in map(_LIST.fullmatch, self.extras) if match]
         if len({match["base"] for match in matches}) > 1:
             raise BadInput(

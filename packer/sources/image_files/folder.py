@@ -156,7 +156,7 @@ class Source(ListedSource):
     def _check_classes(
         self, listing: Listing, classes: Sequence[str], filled: Iterable[str], *, allow_empty: bool
     ) -> None:
-        """Raise BadInput if a class folder is a link to another folder. InvalidRequest for empty classes."""
+        """Raise BadInput if a class folder is a link to another, InvalidRequest if an empty class is not allowed."""
         where = shown(str(self.root))
         twice = [f"{name} ({first or 'the folder itself'})" for name, first in listing.repeats if "/" not in name]
         if twice:
@@ -264,9 +264,10 @@ class _SamplesByName(Sequence[FileSample]):
 
 
 def _check_companions(root: Path, names: Sequence[str]) -> None:
-    """Raise InvalidRequest if a quarter of the images or more, but not all, seem to be masks of other images.
+    """Raise InvalidRequest if a quarter of the images or more seem to belong to other images, as masks do.
 
-    Their paths contain a word for masks and similar files, or differ from another path only in the suffix.
+    Their paths contain a word for masks and similar files, or differ from another path only in the suffix. If all
+    images seem to belong to other images, do nothing.
     """
     of_kinds = {name: is_companion(name) for name in {name.translate(_EQUAL_DIGITS) for name in names}}
     stems: set[str] = set()

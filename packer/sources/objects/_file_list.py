@@ -37,7 +37,10 @@ class FileList(NamedTuple):
 
 
 def file_list(root: Path, paths: Iterable[str], labels: Sequence[int] | None, classes: Iterable[str]) -> FileList:
-    """Return a list of the files at `paths`. Raise InvalidRequest for a file that is not in the folder `root`."""
+    """Return a list of the files at `paths`, which are absolute or relative to the current folder.
+
+    Raises InvalidRequest for a file that is not in the folder `root`.
+    """
     names = [Path(base.relative_name(Path(path), str(root))).as_posix() for path in paths]
     outside = [name for name in names if name.startswith("../")]
     if outside:

@@ -107,7 +107,7 @@ class RecordSource(base.Source):
 
     @classmethod
     def is_own(cls, folder: SourceRoot, name: str) -> bool:
-        """Return whether this source reads a file whose name or first bytes match, by inspecting its content."""
+        """Return whether this source reads a file whose name or first bytes match. The default is True."""
         return True
 
     @abstractmethod
@@ -417,9 +417,9 @@ class RecordSource(base.Source):
 
 
 def opened(root: Path, *, follow_links: bool) -> tuple[SourceRoot, list[str], list[str]]:
-    """Open a folder, or the folder of a file. Return it, the names of files to read, and notes for the user.
+    """Return the folder of a data set, the names of the files to read, and notes for the user.
 
-    If `root` is a file, only this file is read. Raises InvalidRequest if `root` does not exist.
+    If `root` is a file, it is the only file to read. Raises InvalidRequest if `root` does not exist.
     """
     if root.is_file():
         if not root.stat().st_size:
