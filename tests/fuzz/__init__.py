@@ -6,7 +6,8 @@ A target is one file of `tests/fuzz/targets`, found by listing the folder:
                                         PackerError that a terminal can show. Anything else is a finding: another
                                         exception, a signal, more than 5 s of processor time, more than 512 MiB beyond
                                         what the process had. Where another library reads the same thing, `check`
-                                        compares, and raises Disagreement.
+                                        compares, and raises Disagreement. `refusable` encloses what may be refused
+                                        while the rest of the check goes on.
     seeds() -> Iterable[bytes]          sound inputs to start from, made by code
     TOKENS: tuple[bytes, ...]           words of the grammar, which mutations put in; optional
     MOST_BYTES: int                     of an input; optional

@@ -104,9 +104,7 @@ def judge(target: Target, data: bytes) -> Finding | None:
     except OutOfMemory as error:
         return _finding(target, data, "memory", error)
     except PackerError as error:
-        if _is_a_line(str(error)) or error.reasons:  # those are a line each
-            return None
-        return _finding(target, data, "exception", error)
+        return None if _can_be_shown(error) else _finding(target, data, "exception", error)
     except MemoryError as error:
         return _finding(target, data, "memory", error)
     except _Slow as error:
@@ -118,9 +116,20 @@ def judge(target: Target, data: bytes) -> Finding | None:
     return None
 
 
-def _is_a_line(text: str) -> bool:
-    """Whether everything in the text is seen; the spaces of names are, of any width."""
-    return all(char.isprintable() or unicodedata.category(char) == "Zs" for char in text)
+@contextmanager
+def refusable() -> Iterator[None]:
+    """A refusal ends the block alone, so that a check goes on with what else it does with an input."""
+    try:
+        yield
+    except PackerError as error:
+        if isinstance(error, OutOfMemory) or not _can_be_shown(error):
+            raise
+
+
+def _can_be_shown(error: PackerError) -> bool:
+    """Whether a terminal shows the message as one line; the spaces of names are shown, of any width."""
+    text = str(error)
+    return bool(error.reasons) or all(char.isprintable() or unicodedata.category(char) == "Zs" for char in text)
 
 
 @contextmanager

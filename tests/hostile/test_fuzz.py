@@ -17,6 +17,13 @@ from tests.support.child_processes import child
 ROOT = Path(__file__).parents[2]
 MOST_CORPUS_BYTES = 400_000
 FINDS = """
+from packer.errors import CorruptPack, OutOfMemory
+from tests.fuzz.target import Disagreement, refusable
+
+class Acting(CorruptPack):
+    def __str__(self):
+        return "\\x1b[2J"
+
 def check(data):
     if data[:1] == b"b":
         {guilt}
@@ -60,12 +67,11 @@ def planted(monkeypatch: pytest.MonkeyPatch, guilt: str) -> Target:
     ("guilt", "kind"),
     [
         ("raise KeyError(data)", "exception"),
-        (
-            "from packer.errors import BadInput; raise type('Lines', (BadInput,), {'__str__': lambda _: '\\x1b[2J'})",
-            "exception",
-        ),
-        ("from tests.fuzz.target import Disagreement; raise Disagreement('other')", "disagreement"),
+        ("raise Acting", "exception"),
+        ("with refusable(): raise Acting", "exception"),
+        ("raise Disagreement('other')", "disagreement"),
         ("raise MemoryError", "memory"),
+        ("with refusable(): raise OutOfMemory('no')", "memory"),
     ],
 )
 def test_what_no_parser_may_do_is_a_finding(monkeypatch: pytest.MonkeyPatch, guilt: str, kind: str) -> None:
@@ -81,8 +87,9 @@ def test_an_input_that_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPat
     assert found is not None and found.kind == "time"
 
 
-def test_a_refusal_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert judge(planted(monkeypatch, "from packer.errors import CorruptPack; raise CorruptPack('no')"), b"b") is None
+@pytest.mark.parametrize("guilt", ["raise CorruptPack('no')", "with refusable(): raise CorruptPack('no')"])
+def test_a_refusal_is_none(monkeypatch: pytest.MonkeyPatch, guilt: str) -> None:
+    assert judge(planted(monkeypatch, guilt), b"b") is None
     assert issubclass(Disagreement, AssertionError) and not issubclass(Disagreement, CorruptPack)
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import cv2
 import numpy as np
 
-from packer.errors import PackerError
 from packer.sources.image_files._ade20k_labels import annotation, attribute_rows, classes_and_instances
-from tests.fuzz.target import Disagreement
+from tests.fuzz.target import Disagreement, refusable
 
 TOKENS = (b" # ", b"#", b"\r\n", b"\x85", b"\xff", b"NaN", b"1e999", b"[[[[[[[[", b"\\ud800", b'""')
 MOST_BYTES = 4000
@@ -23,23 +22,14 @@ def seeds() -> Iterator[bytes]:
 
 
 def check(data: bytes) -> None:
-    refusal: PackerError | None = None
-    try:
+    with refusable():
         for row in attribute_rows(data, "1_atr.txt"):
             if len(row["names"]) != 2 or row["object"] < 0 or json.loads(json.dumps(row)) != row:
                 raise Disagreement(f"{row}")
-    except PackerError as error:
-        refusal = error
-    try:
+    with refusable():
         if not isinstance(annotation(data, "1.json"), dict):
             raise Disagreement("an annotation is an object")
-    except PackerError as error:
-        refusal = error
-    try:
+    with refusable():
         classes, instances = classes_and_instances(data, "1_seg.png")
         if classes.shape != instances.shape or classes.max() > 25 * 256 + 255:
             raise Disagreement(f"{classes.shape}, {instances.shape}, {classes.max()}")
-    except PackerError as error:
-        refusal = error
-    if refusal is not None:
-        raise refusal

@@ -2,14 +2,13 @@
 
 import io
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from packer.errors import BadInput
 from packer.sources.grasp._anything_labels import read_description, read_instruction, read_mask
-from tests.fuzz.target import Disagreement
+from tests.fuzz.target import Disagreement, refusable
 
 TOKENS = (
     b"\x8c\x01a",
@@ -39,23 +38,14 @@ def seeds() -> Iterator[bytes]:
 
 
 def check(data: bytes) -> None:
-    def texts(found: Callable[[], list[str]]) -> None:
-        try:
-            values = found()
-        except BadInput:
-            return
-        if any(type(text) is not str or text.encode().decode() != text for text in values):
-            raise Disagreement(f"{values}")
-
-    def described() -> list[str]:
+    texts: list[str] = []
+    with refusable():
         description = read_description(data, _PATH)
-        return [description.prompt, *description.queries]
-
-    texts(described)
-    texts(lambda: [read_instruction(data, _PATH)])
-    try:
-        mask = read_mask(data, _PATH)
-    except BadInput:
-        return
+        texts += [description.prompt, *description.queries]
+    with refusable():
+        texts.append(read_instruction(data, _PATH))
+    if any(type(text) is not str or text.encode().decode() != text for text in texts):
+        raise Disagreement(f"{texts}")
+    mask = read_mask(data, _PATH)
     if mask.ndim != 2 or mask.size > len(data):
         raise Disagreement(f"{mask.shape} of {len(data)} bytes")

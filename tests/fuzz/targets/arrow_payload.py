@@ -1,9 +1,9 @@
 """Payloads of pyarrow.serialize: nothing but plain values comes out, whatever the input says."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from packer.layouts.arrow_payload import holds_list, is_payload, loads
+from tests.fuzz.checks import check_plain
 from tests.fuzz.target import Disagreement
 from tests.support.arrow_payloads import VERSIONS, recorded
 
@@ -21,12 +21,4 @@ def check(data: bytes) -> None:
     holds_list(data)
     if not is_payload(data):
         raise Disagreement(f"{value!r:.80}")
-    _check_plain(value)
-
-
-def _check_plain(value: Any) -> None:
-    if isinstance(value, list):
-        for item in value:
-            _check_plain(item)
-    elif not isinstance(value, (type(None), bool, int, float, str, bytes)):
-        raise Disagreement(f"{type(value)}")
+    check_plain(value)

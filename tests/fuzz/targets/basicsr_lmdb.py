@@ -3,10 +3,10 @@
 import pickle
 from collections.abc import Iterator
 
-from packer.errors import PackerError
 from packer.sources.records.basicsr_lmdb import Source
 from tests.fuzz import scratch
-from tests.fuzz.target import Disagreement
+from tests.fuzz.checks import check_samples
+from tests.fuzz.target import refusable
 from tests.support.foreign_files import lmdb_environment
 
 TOKENS = (b"3_4_5", b"resolution", b"keys", b".png (4,5,3) 1\n", b"\x8c\x01a", b"\x94", b"4,5,3")
@@ -23,18 +23,10 @@ def seeds() -> Iterator[bytes]:
 
 
 def check(data: bytes) -> None:
-    refusal: PackerError | None = None
     for name in _LISTS:
         root = scratch.folder() / name.replace(".", "_")
         if not (root / "data.mdb").exists():
             lmdb_environment(root, {b"a": bytes(60), b"a.meta": b"4,5,3", b"b": bytes(9)})
         (root / name).write_bytes(data)
-        try:
-            source = Source(root)
-            for index in range(len(source)):
-                if set(source[index]) != set(source.schema.names):
-                    raise Disagreement(f"{source[index]}")
-        except PackerError as error:
-            refusal = error
-    if refusal is not None:
-        raise refusal
+        with refusable():
+            check_samples(Source(root))

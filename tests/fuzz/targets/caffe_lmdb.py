@@ -1,19 +1,17 @@
 """Caffe LMDB: a Datum, and the pages of a file, compared with packer's reader of its own parts."""
 
-import mmap
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from packer.errors import PackerError
-from packer.formats.lmdb import BTree
 from packer.layouts import lmdb_pages
 from packer.layouts.datum import parse
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.records._random_access_files import OpenFile
 from packer.sources.records.caffe_lmdb import Source, pixels
 from tests.fuzz import scratch
-from tests.fuzz.target import Disagreement
+from tests.fuzz.checks import check_samples, tree_of
+from tests.fuzz.target import Disagreement, refusable
 from tests.support import foreign_files as foreign
 
 TOKENS = (b"\xde\xc0\xef\xbe\x01\0\0\0", b"\x02\0", b"\x01\0", b"\x04\0", b"\x08\x03\x10\x02\x18\x02\x22\x0c")
@@ -32,24 +30,14 @@ def seeds() -> Iterator[bytes]:
 
 
 def check(data: bytes) -> None:
-    refusal: PackerError | None = None
-    try:
+    with refusable():
         found = parse(data)
         if not found.is_encoded and pixels(found).shape != (found.height, found.width, 3):
             raise Disagreement(f"{found}")
-    except PackerError as error:
-        refusal = error
     path = scratch.written("fuzz.lmdb", data)
-    try:
+    with refusable():
         _compare(path, data)
-        source = Source(path)
-        for index in range(len(source)):
-            if set(source[index]) != set(source.schema.names):
-                raise Disagreement(f"{source[index]}")
-    except PackerError as error:
-        refusal = error
-    if refusal is not None:
-        raise refusal
+        check_samples(Source(path))
 
 
 def _compare(path: Path, data: bytes) -> None:
@@ -58,12 +46,7 @@ def _compare(path: Path, data: bytes) -> None:
     entries = list(lmdb_pages.entries(file))
     if not data:
         return
-    with mmap.mmap(-1, len(data)) as mapped:
-        mapped[:] = data
-        tree = BTree(path, mapped)
-        try:
-            for entry in entries[:200]:
-                if tree.value_of(entry.key) != file.read(entry.offset, entry.size):
-                    raise Disagreement(f"{entry}")
-        finally:
-            tree.close()
+    with tree_of(data) as tree:
+        for entry in entries[:200]:
+            if tree.value_of(entry.key) != file.read(entry.offset, entry.size):
+                raise Disagreement(f"{entry}")

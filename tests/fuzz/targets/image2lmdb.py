@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from packer.errors import PackerError
 from packer.sources.records.image2lmdb import Source
 from tests.fuzz import scratch
-from tests.fuzz.target import Disagreement
+from tests.fuzz.target import Disagreement, refusable
 from tests.support.arrow_payloads import JPEG, VERSIONS, recorded
 from tests.support.foreign_files import lmdb_environment
 
@@ -27,19 +26,11 @@ def check(data: bytes) -> None:
     path.unlink(missing_ok=True)
     lmdb_environment(path, {b"0": sound, b"1": sound, b"2": data}, is_folder=False)
     scratch.written("fuzz_images_idx.txt", data)
-    refusal: PackerError | None = None
-    try:
+    with refusable():
         source = Source(path)
         keys = [source.key(index) for index in range(len(source))]
         if len(set(keys)) < len(keys) or source[0]["image"] != JPEG:
             raise Disagreement(f"{keys}")
-    except PackerError as error:
-        refusal = error
     (path.parent / "fuzz_images_idx.txt").unlink()
-    try:
-        if not isinstance(Source(path)[2]["image"], bytes):
-            raise Disagreement("no bytes")
-    except PackerError as error:
-        refusal = error
-    if refusal is not None:
-        raise refusal
+    if not isinstance(Source(path)[2]["image"], bytes):
+        raise Disagreement("no bytes")

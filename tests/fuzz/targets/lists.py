@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from packer.errors import PackerError
 from packer.sources._extend import sidecars, splits
 from packer.sources._text_values import text_value
 from packer.sources.grasp import cornell
 from tests.fuzz import scratch
-from tests.fuzz.target import Disagreement
+from tests.fuzz.target import Disagreement, refusable
 
 TOKENS = (
     b"# ",
@@ -41,7 +40,6 @@ def check(data: bytes) -> None:
     folder = scratch.folder()
     path = folder / "file.txt"
     path.write_bytes(data)
-    refusal: PackerError | None = None
     names = list(splits._lines("train", path))
     if any(not name or name.startswith("#") or "\n" in name for name in names):
         raise Disagreement(f"{names}")
@@ -57,9 +55,5 @@ def check(data: bytes) -> None:
         lambda: sidecars.Sidecar.parse(text).field,
         lambda: splits.parse_splits([text]),
     ):
-        try:
+        with refusable():
             read()
-        except PackerError as error:
-            refusal = error
-    if refusal is not None:
-        raise refusal

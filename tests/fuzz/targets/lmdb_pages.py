@@ -1,11 +1,11 @@
 """LMDB pages: a mapped file walked without the library, whatever its pages say."""
 
-import mmap
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from packer.formats.lmdb import BTree, Reader
+from packer.formats.lmdb import Reader
+from tests.fuzz.checks import records, tree_of
 from tests.fuzz.scratch import written
 from tests.support import built_packs
 
@@ -39,22 +39,11 @@ def _with_small_pages(whole: bytes) -> bytes:
 def check(data: bytes) -> None:
     if not data:
         return
-    with mmap.mmap(-1, len(data)) as mapped:
-        mapped[:] = data
-        tree = BTree(Path("fuzz.lmdb"), mapped)
-        try:
-            tree.value_of(b"packer")
-            for number in (*range(64), (1 << 64) - 1):
-                value = tree.value(number)
-                if value is not None:
-                    bytes(value)
-                    value.release()
-        finally:
-            tree.close()
-    reader = Reader(written("fuzz.lmdb", data), built_packs.SCHEMA, samples=_SAMPLES)
-    try:
-        for row in range(_SAMPLES):
-            for value in reader.read(row, built_packs.SCHEMA.names).values():
+    with tree_of(data) as tree:
+        tree.value_of(b"packer")
+        for number in (*range(64), (1 << 64) - 1):
+            value = tree.value(number)
+            if value is not None:
                 bytes(value)
-    finally:
-        reader.close()
+                value.release()
+    records(Reader(written("fuzz.lmdb", data), built_packs.SCHEMA, samples=_SAMPLES), _SAMPLES)

@@ -3,10 +3,9 @@
 import os
 from collections.abc import Iterator
 
-from packer.errors import InvalidRequest
 from packer.files.safe_paths import Collisions, components, folded
 from packer.formats.bmp import FileNames
-from tests.fuzz.target import Disagreement
+from tests.fuzz.target import Disagreement, refusable
 
 TOKENS = (
     b"..",
@@ -33,7 +32,6 @@ def seeds() -> Iterator[bytes]:
 
 
 def check(data: bytes) -> None:
-    refusal: InvalidRequest | None = None
     collisions, names = Collisions(), FileNames()
     safe: dict[str, str] = {}
     taken: set[str] = set()
@@ -44,22 +42,13 @@ def check(data: bytes) -> None:
         if folded(written) in taken:
             raise Disagreement(f"{written!r} is given to two files")
         taken.add(folded(written))
-        try:
+        with refusable():
             parts = components(path)
-        except InvalidRequest as error:
-            refusal = error
-            continue
-        joined = b"/".join(parts)
-        if (
-            joined != raw
-            or os.path.normpath(joined) != joined
-            or joined.startswith((b"/", b".."))
-            and parts[0] == b".."
-        ):
-            raise Disagreement(f"{path!r} is {parts}")
-        if collisions.add(path) is None:
-            if folded(path) in safe:
-                raise Disagreement(f"{path!r} and {safe[folded(path)]!r} do not collide")
-            safe[folded(path)] = path
-    if refusal is not None:
-        raise refusal
+            joined = b"/".join(parts)
+            leads_out = joined.startswith((b"/", b"..")) and parts[0] == b".."
+            if joined != raw or os.path.normpath(joined) != joined or leads_out:
+                raise Disagreement(f"{path!r} is {parts}")
+            if collisions.add(path) is None:
+                if folded(path) in safe:
+                    raise Disagreement(f"{path!r} and {safe[folded(path)]!r} do not collide")
+                safe[folded(path)] = path

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from packer.errors import PackerError
 from packer.sources.arrays import npy, npz
 from packer.sources.arrays._array_source import ArraySource
 from tests.fuzz import scratch
-from tests.fuzz.target import Disagreement
+from tests.fuzz.target import Disagreement, refusable
 
 TOKENS = (b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\xff\xff\xff\xff", b"\x08\0", b"\x93NUMPY\x01\0", b"'|O'")
 TOKENS += (b"'fortran_order': True", b"'<U3'", b"(2, 9, 9)", b"'>f4'")
@@ -33,15 +32,9 @@ def seeds() -> Iterator[bytes]:
 
 def check(data: bytes) -> None:
     path = scratch.written("fuzz", data)
-    refusal: PackerError | None = None
     for maker in (npz.Source, npy.Source):
-        try:
-            source: ArraySource = maker(path, named_splits=True)
-            _compare(data, source, is_archive=maker is npz.Source)
-        except PackerError as error:
-            refusal = error
-    if refusal is not None:
-        raise refusal
+        with refusable():
+            _compare(data, maker(path, named_splits=True), is_archive=maker is npz.Source)
 
 
 def _compare(data: bytes, source: ArraySource, *, is_archive: bool) -> None:

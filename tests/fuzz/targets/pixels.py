@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import cv2
 import numpy as np
 
-from packer.errors import PackerError
 from packer.images import DecodeOptions, decode, sniff, validate
-from tests.fuzz.target import Disagreement
+from tests.fuzz.target import Disagreement, refusable
 from tests.support import image_files
 
 _MOST_PX = 1 << 16  # a larger image is slow and shows nothing more
@@ -34,19 +33,13 @@ def check(data: bytes) -> None:
     found = sniff(data)
     if found.height * found.width > _MOST_PX:
         return
-    refusal: PackerError | None = None
     kinds = (("image", "auto"), ("image", "opencv"), ("depth", "auto"), ("mask", "auto"), ("mask:uint16", "auto"))
     for typed, decoder in kinds:
         kind, _, dtype = typed.partition(":")
-        try:
+        with refusable():
             pixels = decode(data, kind, wide=bool(dtype), options=DecodeOptions(decoder=decoder))
-        except PackerError as error:
-            refusal = error
-            continue
-        if kind == "mask" and pixels.dtype != (dtype or "uint8"):
-            raise Disagreement(f"{typed}: {pixels.dtype}, announced {found}")
-        if pixels.shape[:2] != (found.height, found.width):
-            raise Disagreement(f"{kind} with {decoder}: {pixels.shape}, announced {found}")
+            if kind == "mask" and pixels.dtype != (dtype or "uint8"):
+                raise Disagreement(f"{typed}: {pixels.dtype}, announced {found}")
+            if pixels.shape[:2] != (found.height, found.width):
+                raise Disagreement(f"{kind} with {decoder}: {pixels.shape}, announced {found}")
     validate(data, "image")
-    if refusal is not None:
-        raise refusal

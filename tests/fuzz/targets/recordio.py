@@ -3,11 +3,11 @@
 import struct
 from collections.abc import Iterator
 
-from packer.errors import PackerError
 from packer.layouts.recordio_frames import unframed
 from packer.sources.records.recordio import Source
 from tests.fuzz import scratch
-from tests.fuzz.target import Disagreement
+from tests.fuzz.checks import check_samples
+from tests.fuzz.target import Disagreement, refusable
 from tests.support import foreign_files as foreign
 
 _KEY = struct.pack("<I", foreign.RECORDIO_MAGIC)
@@ -25,7 +25,6 @@ def seeds() -> Iterator[bytes]:
 
 
 def check(data: bytes) -> None:
-    refusal: PackerError | None = None
     if unframed(foreign.recordio_frame(data)) != data:
         raise Disagreement("a frame that does not give its bytes back")
     folder = scratch.folder() / "recordio"
@@ -35,16 +34,5 @@ def check(data: bytes) -> None:
         (folder / "a.rec").write_bytes(rec)
         for suffix in (".idx", ".lst"):
             (folder / f"a{suffix}").write_bytes(beside)
-        try:
-            source = Source(folder)
-        except PackerError as error:
-            refusal = error
-            continue
-        for index in range(len(source)):
-            try:
-                if set(source[index]) != set(source.schema.names):
-                    raise Disagreement(f"{source[index]}")
-            except PackerError as error:
-                refusal = error
-    if refusal is not None:
-        raise refusal
+        with refusable():
+            check_samples(Source(folder))

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from packer.errors import PackerError
 from packer.sources.records.tensorpack_lmdb import Source
 from tests.fuzz import scratch
-from tests.fuzz.target import Disagreement
+from tests.fuzz.checks import check_samples
+from tests.fuzz.target import refusable
 from tests.support.arrow_payloads import VERSIONS, recorded
 from tests.support.foreign_files import lmdb_environment
 
@@ -31,14 +31,6 @@ def check(data: bytes) -> None:
     path = scratch.folder() / "fuzz.lmdb"
     path.unlink(missing_ok=True)
     lmdb_environment(path, entries, is_folder=False)
-    refusal: PackerError | None = None
     for features in ((), ("image=0:image", "label=1:number"), ("a=0:numbers", "b=1:json"), ("a=0:bytes", "b=1:text")):
-        try:
-            source = Source(path, features=features)
-            for index in range(len(source)):
-                if set(source[index]) != set(source.schema.names):
-                    raise Disagreement(f"{source[index]}")
-        except PackerError as error:
-            refusal = error
-    if refusal is not None:
-        raise refusal
+        with refusable():
+            check_samples(Source(path, features=features))

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from packer.errors import BadInput, PackerError
+from packer.errors import BadInput
 from packer.layouts import example, protobuf
 from packer.sources.records.tfrecord import Source
 from tests.fuzz import scratch
-from tests.fuzz.target import Disagreement
+from tests.fuzz.checks import check_samples
+from tests.fuzz.target import Disagreement, refusable
 from tests.support import foreign_files as foreign
 
 TOKENS = (
@@ -38,24 +39,14 @@ def seeds() -> Iterator[bytes]:
 
 
 def check(data: bytes) -> None:
-    refusal: PackerError | None = None
-    try:
+    with refusable():
         _check_numbers(data)
         example.parse(data)
-    except PackerError as error:
-        refusal = error
     path = scratch.folder() / "fuzz.tfrecord"
     for content in (data, foreign.tfrecord([data, data[:-1]])):
         path.write_bytes(content)
-        try:
-            source = Source(path)
-            for index in range(len(source)):
-                if set(source[index]) != set(source.schema.names):
-                    raise Disagreement(f"{source[index]}")
-        except PackerError as error:
-            refusal = error
-    if refusal is not None:
-        raise refusal
+        with refusable():
+            check_samples(Source(path))
 
 
 def _check_numbers(data: bytes) -> None:

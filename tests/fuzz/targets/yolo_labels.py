@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from packer.errors import PackerError
 from packer.sources.annotations._yolo_labels import RowForm, YoloLabels, read_labels
-from tests.fuzz.target import Disagreement
+from tests.fuzz.target import Disagreement, refusable
 
 TOKENS = (b"0.5", b"1.01", b"-0.01", b"1e999", b"nan", b"1_0", b"\xef\xbb\xbf", b"\r\n", b"\x0c", b" 2", b"0 ", b"+.5")
 MOST_BYTES = 2048
@@ -30,17 +29,10 @@ def seeds() -> Iterator[bytes]:
 
 
 def check(data: bytes) -> None:
-    refusal: PackerError | None = None
     rows = sum(bool(line.split()) for line in data.removeprefix(b"\xef\xbb\xbf").splitlines())
     for form in _FORMS:
-        try:
-            found = read_labels(data, _PATH, form)
-        except PackerError as error:
-            refusal = error
-        else:
-            _check(found, form, rows)
-    if refusal is not None:
-        raise refusal
+        with refusable():
+            _check(read_labels(data, _PATH, form), form, rows)
 
 
 def _check(found: YoloLabels, form: RowForm, rows: int) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from packer.errors import PackerError
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources._trees.listing import Listing
 from packer.sources.annotations._yolo_description import (
@@ -17,7 +16,7 @@ from packer.sources.annotations._yolo_description import (
 )
 from packer.sources.annotations._yolo_labels import label_names
 from packer.sources.annotations._yolo_splits import DescribedPaths
-from tests.fuzz.target import Disagreement
+from tests.fuzz.target import Disagreement, refusable
 
 TOKENS = (
     *(b": ", b"- ", b"\n  ", b"[", b"]", b"{", b"}", b", ", b"'", b'"', b"#", b" #", b"|\n", b"\\u0041", b"---\n"),
@@ -38,24 +37,13 @@ def seeds() -> Iterator[bytes]:
 
 
 def check(data: bytes) -> None:
-    refusal: PackerError | None = None
-    try:
-        node = read_yaml(data, _PATH)
-        _check_node(node, 0)
-    except PackerError as error:
-        refusal = error
+    with refusable():
+        _check_node(read_yaml(data, _PATH), 0)
     for read in (describes, read_description, read_names):
         for path in (_PATH, _DARKNET):
-            try:
+            with refusable():
                 read(data, path)
-            except PackerError as error:
-                refusal = error
-    try:
-        _check_paths(data)
-    except PackerError as error:
-        refusal = error
-    if refusal is not None:
-        raise refusal
+    _check_paths(data)
 
 
 def _check_node(node: Node, depth: int) -> None:
