@@ -13,7 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from packer.datasets.batch_decoder import take_from
 from packer.system import buffer_pool as packer_buffers
 from packer.system.buffer_pool import BufferPool, pageable
 from packer.system.shared_memory import SharedBuffer, shared
@@ -26,6 +30,11 @@ def array(view: memoryview) -> npt.NDArray[np.uint8]:
     return np.frombuffer(view, np.uint8)
 
 
+def tensor(view: memoryview) -> torch.Tensor:
+    """The bytes as a batch has them, see `take_from`."""
+    return torch.from_numpy(array(view))
+
+
 HOLDS: dict[str, Callable[[memoryview], Any]] = {
     "itself": lambda view: view,
     "a slice": lambda view: view[3:5],
@@ -36,28 +45,42 @@ HOLDS: dict[str, Callable[[memoryview], Any]] = {
     "an array of another form": lambda view: array(view).reshape(2, 5).T,
     "an array of another type": lambda view: np.frombuffer(view, np.int16)[1:],
     "a view of it": lambda view: array(array(view).data[2:]).view(np.int8),
-    "a tensor": lambda view: torch.from_numpy(array(view)),
-    "a row of a tensor": lambda view: torch.from_numpy(array(view)).view(2, 5)[1],
-    "a tensor that NumPy has": lambda view: torch.from_numpy(array(view)).view(5, 2).T.numpy()[1:],
+    "a tensor": tensor,
+    "a slice of a tensor": lambda view: tensor(view)[3:5],
+    "one value of a tensor": lambda view: tensor(view)[3],
+    "a row of a tensor": lambda view: tensor(view).view(2, 5)[1],
+    "an unbound row": lambda view: tensor(view).view(2, 5).unbind()[1],
+    "channels first": lambda view: tensor(view).view(2, 5, 1).movedim(-1, -3),
+    "a tensor of another type": lambda view: tensor(view).view(torch.int16),
+    "a detached tensor": lambda view: tensor(view).detach(),
+    "a storage": lambda view: tensor(view).untyped_storage(),
+    "dlpack": lambda view: torch.from_dlpack(tensor(view)),
+    "a tensor that NumPy has": lambda view: tensor(view).view(5, 2).T.numpy()[1:],
+    "NumPy's array of another type": lambda view: tensor(view).numpy().view(np.int16)[:3],
+    "a memoryview of that": lambda view: memoryview(tensor(view).numpy())[1:],
+    "NumPy and back": lambda view: torch.from_numpy(tensor(view).numpy())[5:],
 }
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("what", HOLDS)
-def test_what_is_held_through_anything_is_not_given_out_again(what: str) -> None:
-    buffers = BufferPool(4, new=pageable)
-    held = HOLDS[what](buffers.take(10))
-    others = [array(buffers.take(10)) for _ in range(6)]
-    assert len(buffers) == 7
-    assert not any(np.shares_memory(np.asarray(held), other) for other in others)
-    del held, others
-    gc.collect()
-    assert len(buffers) == 0
 
 
 def address(view: memoryview) -> int:
     """Where the bytes lie."""
     return array(view).ctypes.data
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("what", HOLDS)
+def test_what_is_held_through_anything_is_not_given_out_again_before_it_is_gone(what: str) -> None:
+    buffers = BufferPool(4, new=pageable)
+    view = buffers.take(10)
+    place, held = address(view), HOLDS[what](view)
+    del view
+    gc.collect()
+    others = [buffers.take(10) for _ in range(6)]
+    assert len(buffers) == 7
+    assert place not in map(address, others)
+    del held
+    assert len(buffers) == 6
+    assert address(buffers.take(10)) == place
 
 
 def test_memory_is_used_again_when_it_fits() -> None:
@@ -66,10 +89,13 @@ def test_memory_is_used_again_when_it_fits() -> None:
     place = address(first)
     del first
     assert address(buffers.take(900)) == place
+    assert address(buffers.take(250)) == place
     assert address(buffers.take(200)) != place  # a buffer five times as large is left for others
     again = buffers.take(1000)
     assert address(again) == place
     assert address(buffers.take(1000)) != place
+    del again
+    assert address(buffers.take(1001)) != place
 
 
 @pytest.mark.parametrize("size", [0, 1, 7])
@@ -126,6 +152,44 @@ def test_threads_never_share_a_buffer() -> None:
         thread.join()
     assert wrong == []
     assert len(buffers) == 0
+
+
+class Rings(RuleBasedStateMachine):
+    """Any taking, viewing and letting go of tensors: what is held keeps its content."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffers = BufferPool(4, new=pageable)
+        self.held: list[tuple[torch.Tensor, int]] = []
+        self.count = 0
+
+    @rule(rows=st.integers(1, 12))
+    def take(self, rows: int) -> None:
+        self.count = (self.count + 1) % 251
+        tensor, memory = take_from(self.buffers, 12 * rows)
+        assert (tensor.dtype, tensor.shape, tensor.data_ptr()) == (torch.uint8, (12 * rows,), memory.ctypes.data)
+        memory[:] = self.count
+        self.held.append((tensor, self.count))
+
+    @rule(which=st.integers(0, 9))
+    def view(self, which: int) -> None:
+        if which < len(self.held):
+            tensor, mark = self.held[which]
+            self.held.append((tensor[len(tensor) // 2 :], mark))
+
+    @rule(which=st.integers(0, 9))
+    def let_go(self, which: int) -> None:
+        if which < len(self.held):
+            del self.held[which]
+
+    @invariant()
+    def nothing_held_was_overwritten(self) -> None:
+        assert all(bool((tensor == mark).all()) for tensor, mark in self.held)
+        assert len(self.buffers) == len({tensor.untyped_storage().data_ptr() for tensor, _ in self.held})
+
+
+Rings.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestRings = Rings.TestCase
 
 
 # ---- forks
