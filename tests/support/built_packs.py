@@ -17,8 +17,8 @@ from packer.files.fsync import make_folder, sync, write_file
 from packer.pack import manifest as manifests
 from packer.pack.manifest import Manifest, Part
 from packer.pack.reader import Pack
-from packer.pack.sample_index import ColumnEntries, PartIndex, merge
-from packer.schema import KEY, MATRIX, PIXEL_KINDS, Buffer, Field, Schema
+from packer.pack.sample_index import ColumnEntries, PartIndex, file_forms, merge
+from packer.schema import KEY, MATRIX, Buffer, Field, Schema
 
 SCHEMA = codecs.described(
     Schema(
@@ -88,24 +88,25 @@ def write_part(
     """A complete part; returns its index entries. listed: as in `file_forms`."""
     schema = slotted(schema, format)
     piece, columns = PartIndex(schema, listed), ColumnEntries(schema, listed)
+    files = file_forms(schema, listed)
     write_records(path, samples, format, schema)
     for sample in samples:
         entries = {
             file: entry
             for name in (KEY, *schema.names)
-            for file, entry in _entries(columns, schema, name, sample).items()
+            for file, entry in _entries(columns, files, name, sample).items()
         }
         piece.add([zlib.crc32(sample[name]) for name in schema.names], entries)
     return piece
 
 
-def _entries(columns: ColumnEntries, schema: Schema, name: str, sample: Record) -> Mapping[str, Buffer]:
+def _entries(columns: ColumnEntries, files: Collection[str], name: str, sample: Record) -> Mapping[str, Buffer]:
     """The entries of a value in the columns; of a hostile one without a size or a count, zeros."""
     try:
         return columns.of(name, sample[name], sample.get(MATRIX.name, b""))
     except PackerError:
-        rows = {f"row_values-{name}": b"", f"box_size-{name}": b""}
-        return {f"size-{name}": bytes(8)} if schema[name].kind in PIXEL_KINDS else {f"count-{name}": bytes(4), **rows}
+        sizes = {f"size-{name}": 8, f"count-{name}": 4, f"row_values-{name}": 0, f"box_size-{name}": 0}
+        return {file: bytes(size) for file, size in sizes.items() if file in files}
 
 
 def make_pack(
