@@ -10,7 +10,7 @@ A target is one file of `tests/fuzz/targets`, found by listing the folder:
                                         while the rest of the check goes on.
     seeds() -> Iterable[bytes]          sound inputs to start from, made by code
     TOKENS: tuple[bytes, ...]           words of the grammar, which mutations put in; optional
-    MOST_BYTES: int                     of an input; optional
+    MOST_BYTES: int                     of an input, where 8192 are too few or too many; optional
 
 Both engines, atheris (libFuzzer) and Hypothesis, take the same targets. `tests/fuzz/corpus/<target>` holds inputs that
 an engine found to reach further than the seeds do, and each input that was once a finding;

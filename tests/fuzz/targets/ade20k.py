@@ -7,10 +7,10 @@ import cv2
 import numpy as np
 
 from packer.sources.image_files._ade20k_labels import annotation, attribute_rows, classes_and_instances
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement, refusable
 
-TOKENS = (b" # ", b"#", b"\r\n", b"\x85", b"\xff", b"NaN", b"1e999", b"[[[[[[[[", b"\\ud800", b'""')
-MOST_BYTES = 4000
+TOKENS = (*words.TEXT, *words.JSON, b" # ")
 
 
 def seeds() -> Iterator[bytes]:

@@ -8,22 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from packer.sources.grasp._anything_labels import read_description, read_instruction, read_mask
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement, refusable
 
-TOKENS = (
-    b"\x8c\x01a",
-    b"X\x03\0\0\0\xed\xa0\x80",
-    b"\x94",
-    b"]",
-    b"(",
-    b"e",
-    b"\x86",
-    b"<f4",
-    b"|b1",
-    b"|u1",
-    b"(2, 3)",
-)
-MOST_BYTES = 2048
+TOKENS = (*words.PICKLE, *words.NPY, b"]", b"e", b"(2, 3)")
 _PATH = Path("fuzz")
 
 

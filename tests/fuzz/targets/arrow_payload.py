@@ -8,7 +8,6 @@ from tests.fuzz.target import Disagreement
 from tests.support.arrow_payloads import VERSIONS, recorded
 
 TOKENS = (b"\xff\xff\xff\xff", bytes.fromhex("1000000000000a00"), b"item", bytes(8))
-MOST_BYTES = 2048
 
 
 def seeds() -> Iterator[bytes]:

@@ -4,13 +4,12 @@ import pickle
 from collections.abc import Iterator
 
 from packer.sources.records.basicsr_lmdb import Source
-from tests.fuzz import scratch
+from tests.fuzz import scratch, words
 from tests.fuzz.checks import check_samples
 from tests.fuzz.target import refusable
 from tests.support.foreign_files import lmdb_environment
 
-TOKENS = (b"3_4_5", b"resolution", b"keys", b".png (4,5,3) 1\n", b"\x8c\x01a", b"\x94", b"4,5,3")
-MOST_BYTES = 2048
+TOKENS = (*words.PICKLE, b"3_4_5", b"resolution", b"keys", b".png (4,5,3) 1\n", b"4,5,3")
 _LISTS = ("meta_info.pkl", "meta_info.txt", "_keys_cache.p")
 
 

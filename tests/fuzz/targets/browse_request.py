@@ -30,7 +30,6 @@ TOKENS = tuple(
         *("keys=1", "&", "+and+", "'cat'", ">=", "==", "%00", "%F0", "1e999", "99999999999999999999"),
     )
 )
-MOST_BYTES = 256
 
 
 @functools.cache

@@ -9,12 +9,12 @@ from packer.layouts.datum import parse
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.records._random_access_files import OpenFile
 from packer.sources.records.caffe_lmdb import Source, pixels
-from tests.fuzz import scratch
+from tests.fuzz import scratch, words
 from tests.fuzz.checks import check_samples, tree_of
 from tests.fuzz.target import Disagreement, refusable
 from tests.support import foreign_files as foreign
 
-TOKENS = (b"\xde\xc0\xef\xbe\x01\0\0\0", b"\x02\0", b"\x01\0", b"\x04\0", b"\x08\x03\x10\x02\x18\x02\x22\x0c")
+TOKENS = (*words.LMDB, b"\x08\x03\x10\x02\x18\x02\x22\x0c")
 MOST_BYTES = 1 << 15
 
 

@@ -5,22 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packer.sources.grasp.cornell import read_depth
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement
 
-TOKENS = (
-    b"DATA ascii\n",
-    b"DATA binary\n",
-    b"nan",
-    b"-inf",
-    b"1e400",
-    b".",
-    b"-.5",
-    b"123456789012345",
-    b"\x0b",
-    b"\x0c",
-    b"\r\n",
-)
-MOST_BYTES = 1024
+TOKENS = (*words.TEXT, *words.NUMBERS, b"DATA ascii\n", b"DATA binary\n", b".", b"123456789012345")
 _PATH = Path("fuzz.txt")
 _HEAD = b"# .PCD v.7\nFIELDS x y z rgb index\nDATA ascii\n"
 

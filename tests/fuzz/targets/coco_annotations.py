@@ -14,7 +14,6 @@ TOKENS = (
     *(b'"bbox"', b'"segmentation"', b'"counts"', b'"size"', b'"keypoints"', b'"caption"', b'"segments_info"'),
     *(b'"iscrowd"', b"NaN", b"Infinity", b"1e999", b"-1", b"9007199254740993", b"18446744073709551616", b"\\ud800"),
 )
-MOST_BYTES = 4096
 _IMAGES = [{"id": 1, "file_name": "a.jpg", "height": 5, "width": 10}, {"id": "b", "file_name": "b/b.jpg"}]
 _CATEGORIES = [{"id": 0, "name": "cat", "keypoints": ["nose", "ear"]}, {"id": 7, "name": "dog"}]
 _OBJECT = {"id": 3, "image_id": 1, "category_id": 7, "bbox": [1, 2.5, 3, 4], "area": 12.0, "iscrowd": 0}

@@ -8,6 +8,7 @@ from packer import codecs
 from packer.codecs.base import Codec
 from packer.errors import PackerError
 from packer.schema import Field
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement
 from tests.support import image_files
 
@@ -26,19 +27,8 @@ _FIELDS = (
     Field("a", "image", "ycc420"),
     Field("a", "image", "ycc420", shape=(3, 5, 3)),
 )
-TOKENS = (
-    b"\xff\xff\xff\xff",
-    b"\0\0\0\0",
-    b"\0\0\0\x80",
-    b"\x93NUMPY\x01\0",
-    b"[[[[[[[[",
-    b"1e999",
-    b"NaN",
-    b'{"a":1,"a":2}',
-    b"YUV4MPEG2 W00001 H00001 F1:1 Ip A1:1 Cmono XY XCOLORRANGE=FULL\nFRAME\n",
-    b"C420jpeg",
-)
-MOST_BYTES = 2048
+TOKENS = (*words.JSON, *words.NPY, b"\xff" * 4, b"\0\0\0\0", b"\0\0\0\x80", b"C420jpeg")
+TOKENS += (b"YUV4MPEG2 W00001 H00001 F1:1 Ip A1:1 Cmono XY XCOLORRANGE=FULL\nFRAME\n",)
 
 
 def seeds() -> Iterator[bytes]:

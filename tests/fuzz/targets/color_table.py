@@ -6,24 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from packer.sources._color_table import ColorTable, class_names, read_color_classes
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement
 from tests.support.source_trees import encoded
 
-TOKENS = (
-    b"\r\n",
-    b"\t",
-    b",",
-    b";",
-    b":",
-    b"::",
-    b"#",
-    b"\xef\xbb\xbf",
-    b"r,g,b",
-    b"id r g b name\n",
-    b"256",
-    b"\xc2\xb2",
-)
-MOST_BYTES = 2048
+TOKENS = (*words.TEXT, b"\t", b",", b";", b":", b"::", b"r,g,b", b"id r g b name\n", b"256")
 
 
 def seeds() -> Iterator[bytes]:

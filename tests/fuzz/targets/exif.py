@@ -7,7 +7,6 @@ from packer.images.headers import exif
 from tests.fuzz.target import Disagreement
 
 TOKENS = (b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08", b"\x12\x01\x03\x00", b"\x01\x12\x00\x03")
-MOST_BYTES = 1024
 
 
 def seeds() -> Iterator[bytes]:

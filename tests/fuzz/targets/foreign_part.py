@@ -17,16 +17,8 @@ _MAGIC = recordio_frames.MAGIC.to_bytes(4, "little")
 _PLACES_BYTES = 16 * _SAMPLES
 _SCHEMA = built_packs.SCHEMA
 _BLOBS = (b"an image", b"abcd" + _MAGIC + b"efgh" + _MAGIC, b"")
-TOKENS = (
-    _MAGIC,
-    _MAGIC + b"\x04\0\0\x20",
-    _MAGIC + b"\x04\0\0\x40",
-    _MAGIC + b"\x04\0\0\x60",
-    b"\xff" * 8,
-    b"\0" * 7 + b"\x80",
-    b"\xff" * 7 + b"\x7f",
-)
-MOST_BYTES = 1024
+TOKENS = (_MAGIC, *(_MAGIC + bytes((4, 0, 0, flag)) for flag in (0x20, 0x40, 0x60)))
+TOKENS += (b"\xff" * 8, b"\0" * 7 + b"\x80", b"\xff" * 7 + b"\x7f")
 
 
 def seeds() -> Iterator[bytes]:

@@ -6,40 +6,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from packer.geometry.parsing import parse
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement
 
-TOKENS = tuple(
-    text.encode()
-    for text in (
-        *(
-            "RandomResizedCrop(",
-            "RandomHorizontalFlip()",
-            "Resize(",
-            "CenterCrop(",
-            "RandomCrop(",
-            "RandomRotation(",
-            "RandomZoom(",
-        ),
-        *(
-            "p=0.5",
-            "scale=(",
-            "ratio=",
-            "size=",
-            "**{",
-            "*[",
-            "1e400",
-            "1j",
-            "True",
-            "None",
-            "'a'",
-            "-",
-            "0x",
-            "9" * 20,
-            "lambda:",
-        ),
-    )
-)
-MOST_BYTES = 512
+TOKENS = (b"RandomResizedCrop(", b"RandomHorizontalFlip()", b"Resize(", b"CenterCrop(", b"RandomCrop(", b"RandomZoom(")
+TOKENS += (b"RandomRotation(", b"p=0.5", b"scale=(", b"ratio=", b"size=", b"**{", b"*[", b"None", b"'a'", b"lambda:")
+TOKENS += (*words.NUMBERS, b"1e400", b"1j", b"True", b"9" * 20)
 
 
 def seeds() -> Iterator[bytes]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from packer.sources.grasp.graspnet_rect import COLUMNS, read_graspnet_rows
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement
 
-TOKENS = (b"<f4", b">f8", b"|O", b"(1, 7)", b"(0, 7)", b"True", b"\x00\x00\xc0\x7f", b"\xff\xff\x7f\x7f")
-MOST_BYTES = 2048
+TOKENS = (*words.NPY, b"(1, 7)", b"(0, 7)", b"\x00\x00\xc0\x7f", b"\xff\xff\x7f\x7f")
 _PATH = Path("fuzz.npy")
 
 

@@ -10,10 +10,10 @@ from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.arrays import _hdf5_arrays
 from packer.sources.arrays._stored_array import StoredArray
 from packer.sources.records._random_access_files import RecordFile, RecordFiles
-from tests.fuzz import scratch
+from tests.fuzz import scratch, words
 from tests.fuzz.target import Disagreement, refusable
 
-TOKENS = (b"\x89HDF\r\n\x1a\n", b"TREE", b"HEAP", b"SNOD", b"OHDR", b"GCOL", b"\xff" * 8, b"\x78\x9c")
+TOKENS = words.HDF5
 MOST_BYTES = 1 << 14
 
 

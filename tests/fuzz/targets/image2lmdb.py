@@ -9,7 +9,6 @@ from tests.support.arrow_payloads import JPEG, VERSIONS, recorded
 from tests.support.foreign_files import lmdb_environment
 
 TOKENS = (b" 1\n", b"a.png 0\n", b"\n", b" ", b"item", bytes(8))
-MOST_BYTES = 2048
 
 
 def seeds() -> Iterator[bytes]:

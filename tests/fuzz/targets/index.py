@@ -12,7 +12,7 @@ from packer.pack.pack_columns import PackColumns
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
 from packer.schema import Field, Schema
-from tests.fuzz import scratch
+from tests.fuzz import scratch, words
 from tests.support import built_packs, hostile_packs
 
 _SAMPLES = 3
@@ -24,18 +24,7 @@ _SCHEMA = Schema(
         Field("box_labels", "number", "raw", "int64", (None,), of="boxes"),
     )
 )
-TOKENS = (
-    b"\x93NUMPY\x01\0",
-    b"'<u8'",
-    b"'<u4'",
-    b"'|u1'",
-    b"(3,)",
-    b"(3, 6)",
-    b"(0,)",
-    b"\xff" * 8,
-    b"\x80" + bytes(7),
-)
-MOST_BYTES = 1024
+TOKENS = (*words.NPY, b"(3, 6)", b"\xff" * 8, b"\x80" + bytes(7))
 
 
 @functools.cache

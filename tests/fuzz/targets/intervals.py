@@ -7,11 +7,11 @@ from packer.images import lossless_jpeg_crop, sniff, validate
 from packer.images.headers._header_record import Header
 from packer.images.restart_interval_table import bounds
 from packer.system.thread_scratch import ThreadScratch
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement
 from tests.support import restart_jpegs
 
-TOKENS = (b"packer\0\x02", b"packer\0\x04", b"\xff\xeb", b"\xff\xdd\x00\x04", b"\xff\xd0", b"\xff\xd7", b"\xff\xd9")
-MOST_BYTES = 6000
+TOKENS = words.RESTARTS
 _MOST_PX = 1 << 20
 _scratch = ThreadScratch()
 

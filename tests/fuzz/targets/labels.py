@@ -6,23 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from packer.sources.grasp._label_files import Labels, corners, read_rectangles, read_rows
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement, refusable
 
-TOKENS = (
-    b"NaN",
-    b"inf",
-    b"-1e308",
-    b"1e999",
-    b"\xef\xbb\xbf",
-    b"\r\n",
-    b"\x85",
-    b"\xe2\x80\xa8",
-    b";",
-    b"1_0",
-    b"\x1c",
-    b"0x10",
-)
-MOST_BYTES = 2048
+TOKENS = (*words.TEXT, *words.NUMBERS, b";")
 _PATH = Path("fuzz.txt")
 
 

@@ -5,25 +5,10 @@ from collections.abc import Iterator
 from packer.sources._extend import sidecars, splits
 from packer.sources._text_values import text_value
 from packer.sources.grasp import cornell
-from tests.fuzz import scratch
+from tests.fuzz import scratch, words
 from tests.fuzz.target import Disagreement, refusable
 
-TOKENS = (
-    b"# ",
-    b"\r\n",
-    b"\xef\xbb\xbf",
-    b"\xff",
-    b"\x85",
-    b"NaN",
-    b"1e999",
-    b"[[[[[[[[",
-    b"\\ud800",
-    b"\xc2\xb2",
-    b"=",
-    b":depth",
-    b"./",
-)
-MOST_BYTES = 6000
+TOKENS = (*words.TEXT, *words.JSON, b"# ", b"=", b":depth", b"./")
 
 
 def seeds() -> Iterator[bytes]:

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packer.formats.lmdb import Reader
+from tests.fuzz import words
 from tests.fuzz.checks import records, tree_of
 from tests.fuzz.scratch import written
 from tests.support import built_packs
 
 _SAMPLES = 3
 MOST_BYTES = 1 << 15
-TOKENS = (b"\xde\xc0\xef\xbe\x01\0\0\0", b"packer", b"\x02\0", b"\x01\0", b"\x04\0", b"\0\x02\0\0", b"\0\x10\0\0")
+TOKENS = (*words.LMDB, b"packer")
 
 
 def seeds() -> Iterator[bytes]:

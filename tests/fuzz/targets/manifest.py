@@ -6,28 +6,13 @@ from typing import Any
 
 from packer.pack import manifest as manifests
 from packer.pack.manifest import Manifest, Part
-from tests.fuzz import scratch
+from tests.fuzz import scratch, words
 from tests.fuzz.target import Disagreement, refusable
 from tests.support import built_packs, hostile_packs
 
-TOKENS = tuple(
-    text.encode()
-    for text in (
-        *(
-            '"magic":"packer"',
-            '"version":1',
-            '"version":2',
-            '"parts":[',
-            '"index":[',
-            '"extras":[',
-            '"skipped":[["a","b"]]',
-            "null",
-        ),
-        *('"options":{', '"source":{', '"schema":[', '"kind":"pack"', '"shape":[', '"dtype":"uint8"', "1e999", "-1"),
-        *('"hidden":true', '"invalid":0.5', '"classes":["a"]', "\\ud800", "[[[[", "{}", "4611686018427387904"),
-    )
-)
-MOST_BYTES = 4096
+TOKENS = (b'"magic":"packer"', b'"version":1', b'"version":2', b'"parts":[', b'"index":[', b'"extras":[', *words.JSON)
+TOKENS += (b'"skipped":[["a","b"]]', b'"options":{', b'"source":{', b'"schema":[', b'"kind":"pack"', b'"shape":[')
+TOKENS += (b'"dtype":"uint8"', b'"hidden":true', b'"invalid":0.5', b'"classes":["a"]', b"4611686018427387904")
 
 
 def seeds() -> Iterator[bytes]:

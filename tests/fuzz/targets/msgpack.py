@@ -13,7 +13,6 @@ TOKENS = (
     b"\x92",
     b"\x84",
 )
-MOST_BYTES = 2048
 
 
 def seeds() -> Iterator[bytes]:

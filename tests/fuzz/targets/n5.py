@@ -10,7 +10,6 @@ from tests.fuzz.checks import check_samples
 from tests.support import foreign_files as foreign
 
 TOKENS = (b"\0\0\0\4", b"\x1f\x8b\x08\0", b"BZh9", b"\xfd7zXZ\0", b'"dimensions"', b'"raw"', b'"float64"', b"\0\1")
-MOST_BYTES = 2048
 _SIDE = 9
 _END = b"\0--\0"  # between the attributes and the block
 

@@ -5,24 +5,10 @@ from collections.abc import Iterator
 
 from packer.files.safe_paths import Collisions, components, folded
 from packer.formats.bmp import FileNames
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement, refusable
 
-TOKENS = (
-    b"..",
-    b"/",
-    b"\\",
-    b"C:",
-    b"\\\\host",
-    b"\0",
-    b"\xc3\xa9",
-    b"e\xcc\x81",
-    b"\xef\xbd\x8f",
-    b"~1",
-    b"A",
-    b"a",
-    b".jpg",
-)
-MOST_BYTES = 6000
+TOKENS = (*words.PATHS, b"/", b"\xc3\xa9", b"e\xcc\x81", b"\xef\xbd\x8f", b"~1", b"A", b"a", b".jpg")
 
 
 def seeds() -> Iterator[bytes]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from packer.formats._columns import MappedRecords, arrays, mapping
 from packer.formats._folder_part import find_arrays, save
+from tests.fuzz import words
 from tests.fuzz.scratch import written
 from tests.fuzz.target import Disagreement
 from tests.support import built_packs
@@ -18,17 +19,7 @@ from tests.support import built_packs
 _SAMPLES = 2
 _SCHEMA = built_packs.SCHEMA.select(built_packs.SCHEMA.names[:3])
 _ARRAYS = {array.name("."): array for name in _SCHEMA.names for array in arrays(_SCHEMA, name, _SAMPLES)}
-TOKENS = (
-    b"PK\x03\x04",
-    b"PK\x01\x02",
-    b"PK\x05\x06",
-    b"PK\x06\x06",
-    b"PK\x06\x07",
-    b"\xff\xff\xff\xff",
-    b"\x01\0\x14\0",
-)
-TOKENS += (b"packer.json", b"label.npy", b"\x93NUMPY\x01\0", b"key.data.npy")
-MOST_BYTES = 4096
+TOKENS = (*words.ZIP, *words.NPY, b"packer.json", b"label.npy", b"key.data.npy")
 
 
 def seeds() -> Iterator[bytes]:

@@ -22,7 +22,6 @@ TOKENS = tuple(
         *('"format":"hdf5"', '"format":"pth"', '"format":"bmp"', '"samples":0', '"samples":4', "4611686018427387903"),
     )
 )
-MOST_BYTES = 4096
 
 
 @functools.cache

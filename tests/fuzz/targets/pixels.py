@@ -10,7 +10,6 @@ from tests.fuzz.target import Disagreement, refusable
 from tests.support import image_files
 
 _MOST_PX = 1 << 16  # a larger image is slow and shows nothing more
-MOST_BYTES = 4096
 
 
 def seeds() -> Iterator[bytes]:

@@ -8,7 +8,6 @@ from tests.fuzz.headers import check_header
 from tests.support import image_files
 
 TOKENS = (b"P1", b"P2", b"P3", b"P4", b"P5", b"P6", b" 255\n", b"65535\n", b"#", b"\n", b"\x0b", b"00000000")
-MOST_BYTES = 6000
 
 
 def seeds() -> Iterator[bytes]:

@@ -7,23 +7,14 @@ from collections.abc import Iterator
 
 from packer.formats._columns import end_record
 from packer.formats.pth import Reader
+from tests.fuzz import words
 from tests.fuzz.checks import records
 from tests.fuzz.scratch import written
 from tests.fuzz.target import Disagreement
 from tests.support import built_packs
 
 _SAMPLES = 2
-TOKENS = (
-    b"PK\x03\x04",
-    b"PK\x01\x02",
-    b"PK\x05\x06",
-    b"PK\x06\x06",
-    b"PK\x06\x07",
-    b"\xff\xff\xff\xff",
-    b"\x01\0\x14\0",
-)
-TOKENS += (b"a/data/0", b"a/data.pkl", b"a/byteorder", b"little", b'{"fields": ')
-MOST_BYTES = 4096
+TOKENS = (*words.ZIP, b"a/data/0", b"a/data.pkl", b"a/byteorder", b"little", b'{"fields": ')
 
 
 def seeds() -> Iterator[bytes]:

@@ -12,7 +12,6 @@ from tests.support import foreign_files as foreign
 
 _KEY = struct.pack("<I", foreign.RECORDIO_MAGIC)
 TOKENS = (_KEY, _KEY + b"\x04\0\0\x20", _KEY + b"\x04\0\0\x40", _KEY + b"\x04\0\0\x60", b"\t", b"\n0\t0", b"\xff" * 4)
-MOST_BYTES = 2048
 
 
 def seeds() -> Iterator[bytes]:

@@ -7,11 +7,11 @@ import numpy as np
 from packer.errors import PackerError
 from packer.images import DecodeOptions, decode, sniff
 from packer.images.region_decoder import decode_region
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement
 from tests.support import image_files, restart_jpegs
 
-TOKENS = (b"packer\0\x02", b"\xff\xdd\x00\x04", b"\xff\xd0", b"\xff\xd9", b"\xff\xda", b"\xff\xc0\x00\x11\x08")
-MOST_BYTES = 8192
+TOKENS = (*words.RESTARTS, b"\xff\xda", b"\xff\xc0\x00\x11\x08")
 _MOST_PX = 1 << 18
 _HEAD = 5  # bytes before the file: the box, each in 255ths, and the scale
 

@@ -4,21 +4,11 @@ from collections.abc import Iterator
 
 from packer.sources._file_pattern import SampleName
 from packer.sources.image_files._pair_layouts import PairRole
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement
 
-TOKENS = (
-    b"{stem}",
-    b"{folder}/",
-    b"{split}",
-    b"{number}",
-    b":mask",
-    b":mask:uint16",
-    b":depth:0",
-    b"=",
-    b"../",
-    b".png",
-)
-MOST_BYTES = 600
+TOKENS = (*words.PATHS, b"{stem}", b"{folder}/", b"{split}", b"{number}", b"=", b".png")
+TOKENS += (b":mask", b":mask:uint16", b":depth:0")
 
 
 def seeds() -> Iterator[bytes]:

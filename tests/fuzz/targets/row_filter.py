@@ -17,7 +17,6 @@ TOKENS = tuple(
         *("==", "!=", "<=", "(", "[", ")", ",", "'cup'", '"', "\\'", "-1", "1e5", ".5", "9" * 30),
     )
 )
-MOST_BYTES = 512
 _SCHEMA = Schema(
     (
         Field("key", "text", "text"),

@@ -7,7 +7,6 @@ from packer.sources.annotations._coco_masks import run_lengths
 from tests.fuzz.target import Disagreement
 
 TOKENS = (b"oooooooo", b"P", b"@", b"0", b"\x00")
-MOST_BYTES = 512
 
 
 def seeds() -> Iterator[bytes]:

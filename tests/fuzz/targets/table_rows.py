@@ -12,33 +12,11 @@ from typing import Any
 from packer.errors import InvalidRequest
 from packer.sources.annotations._table_cell_kinds import ColumnCells, PathPattern, checked_path, value_of
 from packer.sources.annotations._table_rows import FileRows, first_columns
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement
 
-TOKENS = (
-    b'"',
-    b'""',
-    b",",
-    b";",
-    b"\t",
-    b"\r\n",
-    b"\r",
-    b"\xef\xbb\xbf",
-    b"\xff\xfe",
-    b"NaN",
-    b"1e999",
-    b"007",
-    b"-9223372036854775809",
-    b"9007199254740993",
-    b"../a.png",
-    b"C:\\a.png",
-    b"https://x/a.png",
-    b'{"file_name":"a.png"}\n',
-    b"null",
-    b"[" * 40,
-    b"\xe2\x80\xa8",
-    b"\x00",
-)
-MOST_BYTES = 2048
+TOKENS = (*words.TEXT, *words.JSON, *words.PATHS, b'"', b",", b";", b"\t", b"\r", b"\xff\xfe", b"9007199254740993")
+TOKENS += (b"../a.png", b"C:\\a.png", b"https://x/a.png", b'{"file_name":"a.png"}\n')
 
 
 def seeds() -> Iterator[bytes]:

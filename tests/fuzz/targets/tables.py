@@ -12,7 +12,6 @@ from tests.fuzz.target import Disagreement
 from tests.support import restart_jpegs
 
 _FORMS = (("420", 1), ("420", 5), ("444", 4))
-MOST_BYTES = 64
 
 
 @functools.cache

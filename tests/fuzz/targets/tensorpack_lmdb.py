@@ -6,14 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from packer.sources.records.tensorpack_lmdb import Source
-from tests.fuzz import scratch
+from tests.fuzz import scratch, words
 from tests.fuzz.checks import check_samples
 from tests.fuzz.target import refusable
 from tests.support.arrow_payloads import VERSIONS, recorded
 from tests.support.foreign_files import lmdb_environment
 
-TOKENS = (b"\x93", b"R", b"b", b"\xc4\x02nd\xc3", b"\x92", bytes(8), b"K\x01", b"u1")
-MOST_BYTES = 4096
+TOKENS = (*words.PICKLE, b"\xc4\x02nd\xc3", b"\x92", bytes(8), b"K\x01", b"u1")
 _SOUND = pickle.dumps([np.zeros((2, 2, 3), np.uint8), 1])
 
 

@@ -22,7 +22,6 @@ TOKENS = (
     b"\x80" * 9,
 )
 TOKENS += (b"\x1f\x8b\x08\0", b"\x78\x9c")
-MOST_BYTES = 2048
 
 
 def seeds() -> Iterator[bytes]:

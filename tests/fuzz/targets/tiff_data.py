@@ -16,7 +16,6 @@ from tests.support import image_files
 
 _COMPRESSIONS = (1, 5, 8, 32773)  # none, LZW, Deflate, PackBits
 _REFUSALS = (OSError, ValueError, SyntaxError, EOFError, IndexError, struct.error, zlib.error)
-MOST_BYTES = 64
 
 
 @functools.cache

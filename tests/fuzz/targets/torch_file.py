@@ -9,27 +9,11 @@ import numpy as np
 
 from packer.layouts.torch_file import read_tensor
 from packer.sources.grasp._anything_labels import read_grasps
+from tests.fuzz import words
 from tests.fuzz.target import Disagreement, refusable
 
-TOKENS = (
-    b"cos\nsystem\n",
-    b"ctorch\nFloatStorage\n",
-    b"ctorch\nDoubleStorage\n",
-    b"ctorch._utils\n_rebuild_tensor_v2\n",
-)
-TOKENS += (
-    b"ccollections\nOrderedDict\n",
-    b"Q",
-    b"R",
-    b"K\x00",
-    b"K\x06",
-    b"J\xff\xff\xff\x7f",
-    b"(",
-    b"t",
-    b"\x86",
-    b"h\x00",
-)
-MOST_BYTES = 2048
+TOKENS = (*words.PICKLE, b"ctorch\nFloatStorage\n", b"ctorch\nDoubleStorage\n", b"Q", b"K\x00", b"K\x06", b"h\x00")
+TOKENS += (b"ctorch._utils\n_rebuild_tensor_v2\n", b"ccollections\nOrderedDict\n", b"J\xff\xff\xff\x7f")
 _PATH = Path("fuzz.pt")
 
 

@@ -8,22 +8,11 @@ from collections.abc import Iterator
 from packer.files.safe_paths import components
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.open_tree import open_archive
-from tests.fuzz import scratch
+from tests.fuzz import scratch, words
 from tests.fuzz.target import Disagreement, refusable
 from tests.support.archives import summed, tar_of, zip_of
 
-TOKENS = (
-    b"ustar\x0000",
-    b"ustar  \0",
-    b"PK\x03\x04",
-    b"PK\x01\x02",
-    b"PK\x05\x06",
-    b"PK\x06\x06",
-    b"../",
-    b".tar",
-    b"a/",
-)
-TOKENS += (b"\xff\xff\xff\xff", b"22 GNU.sparse.major=1\n", b"\x01\0\x10\0")
+TOKENS = (*words.TAR, *words.ZIP, b"../", b".tar", b"a/", b"\x01\0\x10\0")
 MOST_BYTES = 12_000
 _MOST_READ_BYTES = 1 << 20
 

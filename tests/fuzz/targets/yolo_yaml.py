@@ -22,7 +22,6 @@ TOKENS = (
     *(b": ", b"- ", b"\n  ", b"[", b"]", b"{", b"}", b", ", b"'", b'"', b"#", b" #", b"|\n", b"\\u0041", b"---\n"),
     *(b"&a", b"*a", b"!!str", b"names", b"nc: ", b"kpt_shape: [2, 3]", b"999999999", b"../", b"/images/", b"\t"),
 )
-MOST_BYTES = 4096
 _PATH = Path("data.yaml")
 _DARKNET = Path("obj.data")
 _NAMES = ["data.yaml", "images/train/1.jpg", "labels/train/1.txt", "train.txt"]

@@ -1,0 +1,15 @@
+"""Words of the grammars that several targets read: mutations put them in, see TOKENS in the package."""
+
+TEXT = (b"\r\n", b"\xef\xbb\xbf", b"\xff", b"\x85", b"\xe2\x80\xa8", b"\xc2\xb2", b"\x0b", b"\x0c", b"\x1c", b"#")
+NUMBERS = (b"NaN", b"inf", b"-1e308", b"1e999", b"-0", b"1_0", b"0x10", b"-.5", b"007", b"9223372036854775808")
+JSON = (*NUMBERS, b"null", b"true", b"Infinity", b"\\ud800", b"[" * 40, b"{}", b"[]", b'""', b'{"a":1,"a":2}')
+PATHS = (b"../", b"./", b"..", b"//", b"\\", b"C:", b"\\\\host", b"\x00", b"\xed\xb2\x80", b"s3://")
+PICKLE = (b"cos\nsystem\n", b"\x8c\x01a", b"X\x03\0\0\0\xed\xa0\x80", b"\x93", b"\x94", b"R", b"b", b"(", b"t", b"\x86")
+NPY = (b"\x93NUMPY\x01\0", b"\x93NUMPY\x02\0", b"'|u1'", b"'<u8'", b"'<f4'", b"'>f4'", b"'|b1'", b"'|O'", b"'<U3'")
+NPY += (b"'descr': ", b"'fortran_order': True", b"'shape': (", b"), }", b"(3,)", b"(0, 1)", b"(4, 6)", b"9" * 18)
+ZIP = (b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07", b"\x08\0")
+ZIP += (b"\x01\0\x14\0", b"\xff" * 4)
+TAR = (b"ustar\x0000", b"ustar  \0", b"00000000012\0", b"\x80\0\0\0\0\0\0\0\0\0\0\x05", b"22 GNU.sparse.major=1\n")
+LMDB = (b"\xde\xc0\xef\xbe\x01\0\0\0", b"\x02\0", b"\x01\0", b"\x04\0", b"\0\x02\0\0", b"\0\x10\0\0")
+HDF5 = (b"\x89HDF\r\n\x1a\n", b"TREE", b"HEAP", b"SNOD", b"OHDR", b"GCOL", b"BTHD", b"FRHP", b"\xff" * 8, b"\x78\x9c")
+RESTARTS = (b"packer\0\x02", b"packer\0\x04", b"\xff\xeb", b"\xff\xdd\x00\x04", b"\xff\xd0", b"\xff\xd7", b"\xff\xd9")
