@@ -108,10 +108,10 @@ def tiff(
     tags[sizes] = [len(piece) for piece in data]
     tags[offsets] = [0] * len(data)
     starts = np.cumsum([0, *map(len, data)])[:-1]
-    head_bytes = len(_directory(tags, order, 8))
+    head_bytes = len(directory(tags, order, 8))
     tags[offsets] = [int(start) + 8 + (head_bytes if head_first else 0) for start in starts]
     at = 8 if head_first else 8 + sum(map(len, data))
-    head, body = _directory(tags, order, at), b"".join(data)
+    head, body = directory(tags, order, at), b"".join(data)
     magic = b"II*\0" if order == "<" else b"MM\0*"
     return magic + struct.pack(order + "I", at) + (head + body if head_first else body + head)
 
@@ -121,7 +121,8 @@ def _ordered(pixels: image_files.Pixels, order: str) -> image_files.Pixels:
     return pixels.astype(pixels.dtype.newbyteorder(order)).view(pixels.dtype)
 
 
-def _directory(tags: dict[int, list[int]], order: str, at: int) -> bytes:
+def directory(tags: dict[int, list[int]], order: str, at: int) -> bytes:
+    """A directory of numbers of 32 bits for the offset `at`, with what does not fit behind it."""
     after = at + 2 + 12 * len(tags) + 4
     entries, values = b"", b""
     for tag, numbers in sorted(tags.items()):

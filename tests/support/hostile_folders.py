@@ -1,6 +1,5 @@
 """Hostile parts that are folders: links, devices, and a table that names files elsewhere or holds pickles."""
 
-import io
 import os
 import pickle
 import zipfile
@@ -12,8 +11,11 @@ import numpy as np
 
 from packer.formats._columns import Array
 from packer.formats._folder_part import header
-from tests.support.hostile_packs import Case, cases_of, in_part
+from tests.support import hostile_npy
+from tests.support.hostile_packs import INSTEAD, Case, cases_of, in_part, instead
 from tests.support.hostile_parts import COMMAND, Reduce
+from tests.support.hostile_pth import zipped
+from tests.support.image_files import npy
 
 FILE = "blob/sample-00001.bin"  # 32 bytes
 
@@ -28,23 +30,20 @@ def rewritten(**changes: Any) -> Callable[[Path], None]:
         for name, value in changes.items():
             name = name.replace("__", "/").replace("_data", ".data").replace("_offsets", ".offsets")
             name += "" if name == "packer.json" else ".npy"
-            entries[name] = value if isinstance(value, bytes) else saved(value)
             if value is None:
                 del entries[name]
-        with zipfile.ZipFile(table, "w") as archive:
-            for name, data in entries.items():
-                archive.writestr(zipfile.ZipInfo(name), data)
+            else:
+                entries[name] = value if isinstance(value, bytes) else saved(value)
+        zipped(table, list(entries.items()))
 
     return make
 
 
 def saved(array: Any) -> bytes:
     """As the writer has it, since any other header is refused; objects as NumPy saves them."""
-    if array is not None and array.dtype != object:
-        return header(Array("any", "values", array.dtype, array.shape), 0) + bytes(array.tobytes())
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=True)
-    return file.getvalue()
+    if array.dtype == object:
+        return npy(array)
+    return header(Array("any", "values", array.dtype, array.shape), 0) + bytes(array.tobytes())
 
 
 def named(path: str) -> Callable[[Path], None]:
@@ -54,24 +53,13 @@ def named(path: str) -> Callable[[Path], None]:
     return rewritten(names__blob_data=np.frombuffer(b"".join(raw), "u1"), names__blob_offsets=ends)
 
 
-def instead(place: str, make: Callable[[Path], Any]) -> Callable[[Path], None]:
-    """Something else where a file was, with all hashes as they were: nothing else could be sealed."""
-
-    def change(pack: Path) -> None:
-        path = pack / "part-00000" / place
-        path.rename(pack.parent / "elsewhere")
-        make(path)
-
-    return change
-
-
 def compressed(part: Path) -> None:
     with np.load(part / "values.npz") as found:
         arrays = dict(found)
     np.savez_compressed(part / "values.npz", **arrays)
 
 
-PROGRAM = b"\x93NUMPY\x01\0\x76\0" + b"__import__('os').abort()".ljust(117) + b"\n"
+PROGRAM = hostile_npy.header("__import__('os').abort()", data=b"")
 OBJECT = np.asarray([Reduce(os.system, COMMAND)] * 3, object)
 PATHS = ("../../../secret", "/etc/passwd", "..", "", "a/../../../../secret", "x" * 300, "sample\0", "/dev/zero")
 TABLES: dict[str, Callable[[Path], Any]] = {
@@ -91,17 +79,15 @@ TABLES: dict[str, Callable[[Path], Any]] = {
     **{f"a file named {path!r:.30}": named(path) for path in PATHS},
 }
 PLACES: dict[str, Callable[[Path], Any]] = {
-    "a file is a link": instead(FILE, lambda path: path.symlink_to("../../../elsewhere")),
-    "a file is a device": instead(FILE, lambda path: path.symlink_to("/dev/zero")),
-    "a file is a FIFO": instead(FILE, os.mkfifo),
-    "a file is a folder": instead(FILE, os.mkdir),
-    "a file is gone": instead(FILE, lambda path: None),
-    "a folder is a link": instead("blob", lambda path: path.symlink_to("../../elsewhere")),
-    "a folder is a file": instead("blob", lambda path: path.write_bytes(b"x")),
-    "the table is a link": instead("values.npz", lambda path: path.symlink_to("../../elsewhere")),
-    "the table is a FIFO": instead("values.npz", os.mkfifo),
-    "the part is a link": instead("", lambda path: path.symlink_to("../elsewhere")),
-    "the part is a FIFO": instead("", os.mkfifo),
+    **{f"a file is a {kind}": instead(f"part-*/{FILE}", what) for kind, what in INSTEAD.items()},
+    "a file is a link to the same bytes": instead(f"part-*/{FILE}", "elsewhere"),
+    "a file is a device": instead(f"part-*/{FILE}", "/dev/zero"),
+    "a folder is a link": instead("part-*/blob", "elsewhere"),
+    "a folder is a file": instead("part-*/blob", Path.touch),
+    "the table is a link": instead("part-*/values.npz", "elsewhere"),
+    "the table is a FIFO": instead("part-*/values.npz", os.mkfifo),
+    "the part is a link": instead("part-*", "elsewhere"),
+    "the part is a FIFO": instead("part-*", os.mkfifo),
 }
 
 

@@ -1,6 +1,5 @@
 """Hostile parts of the formats of other tools: tables that lie of their files, and other things in their places."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 
 from packer import formats
 from tests.support.hostile_folders import OBJECT, PROGRAM, compressed, rewritten
-from tests.support.hostile_packs import Case, cases_of, in_part, part_of
+from tests.support.hostile_packs import INSTEAD, Case, cases_of, in_part, instead, part_of
 
 HOLE_BYTES = 1 << 40
 
@@ -78,12 +77,10 @@ FILES: dict[str, Callable[[Path], Any]] = {
     "cut": cut,
     "of zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
 }
-PLACES: dict[str, Callable[[Path], Any]] = {
-    "a link": lambda path: path.symlink_to("../../../elsewhere"),
-    "a link to a device": lambda path: path.symlink_to("/dev/zero"),
-    "a FIFO": os.mkfifo,
-    "a folder": os.mkdir,
-    "gone": lambda path: None,
+PLACES: dict[str, Callable[[Path], Any] | str] = {
+    **INSTEAD,
+    "a link to the same bytes": "elsewhere",
+    "a device": "/dev/zero",
 }
 
 
@@ -102,20 +99,9 @@ def cases() -> list[Case]:
         found += cases_of(f"{name} file", inside, base=name)
         holes = {"a hole of a terabyte": in_data_of_pack(name, hole)}
         found += cases_of(f"{name} file", holes, base=name, expect="any")
-        elsewhere = {key: instead_of_data(name, make) for key, make in PLACES.items()}
+        elsewhere = {key: instead(f"part-*/{data_of(name)}", what) for key, what in PLACES.items()}
         found += cases_of(f"{name} place", elsewhere, base=name)
     return found
-
-
-def instead_of_data(format: str, make: Callable[[Path], Any]) -> Callable[[Path], None]:
-    """Something else where the tool's file was, with all hashes as they were."""
-
-    def change(pack: Path) -> None:
-        path = part_of(pack) / data_of(format)
-        path.rename(pack.parent / "elsewhere")
-        make(path)
-
-    return change
 
 
 def in_data_of_pack(format: str, change: Callable[[Path], Any]) -> Callable[[Path], None]:

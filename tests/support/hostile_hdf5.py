@@ -43,12 +43,12 @@ def by_hand(path: Path, records: Sequence[built_packs.Record], **options: Any) -
 
 
 def replaced(name: str, **options: Any) -> Callable[[h5py.File], None]:
-    """Another dataset in the place of one of the layout's; options as of create_dataset."""
+    """Another dataset in the place of one of the layout's; options as of create_dataset, with a shape for no data."""
 
     def change(file: h5py.File) -> None:
-        data = options["data"] if "data" in options else file[name][()]
+        same = {} if options.keys() & {"data", "shape"} else {"data": file[name][()]}
         del file[name]
-        file.create_dataset(name, **{**options, "data": data})
+        file.create_dataset(name, **same, **options)
 
     return change
 
@@ -63,14 +63,20 @@ def linked(name: str, link: Any) -> Callable[[h5py.File], None]:
     return change
 
 
-def low_level(name: str, shape: tuple[int, ...], *, external: bool = False) -> Callable[[h5py.File], None]:
-    """A dataset whose bytes are elsewhere, or nowhere."""
+def external(options: Any, file: h5py.File) -> None:
+    """The bytes are in another file."""
+    options.set_external(os.fsencode(Path(file.filename).with_name("secret")), 0, h5py.h5f.UNLIMITED)
+
+
+def low_level(
+    name: str, shape: tuple[int, ...], prepare: Callable[[Any, h5py.File], None] = lambda options, file: None
+) -> Callable[[h5py.File], None]:
+    """A dataset made with properties that h5py does not name; its bytes are never written."""
 
     def change(file: h5py.File) -> None:
         del file[name]
         options = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        if external:
-            options.set_external(os.fsencode(Path(file.filename).with_name("secret")), 0, h5py.h5f.UNLIMITED)
+        prepare(options, file)
         kind = h5py.h5t.py_create(np.dtype("u1" if name.endswith("data") else "<i8"))
         h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple(shape), options)
 
@@ -83,11 +89,6 @@ def virtual(file: h5py.File) -> None:
     target[:] = source
     del file["label"]
     file.create_virtual_dataset("label", target)
-
-
-def vlen(file: h5py.File) -> None:
-    del file["blob/data"]
-    file.create_dataset("blob/data", (3,), h5py.vlen_dtype(np.uint8))
 
 
 def attribute(value: Any) -> Callable[[h5py.File], None]:
@@ -121,15 +122,16 @@ HOSTILE: dict[str, Callable[[h5py.File], Any]] = {
     "external link for a group": linked("blob", h5py.ExternalLink("other.h5", "/")),
     "soft link": linked("label", h5py.SoftLink("/blob/offsets")),
     "soft link to itself": linked("label", h5py.SoftLink("/label")),
-    "external storage": low_level("label", (3,), external=True),
-    "external storage of data": low_level("blob/data", (96,), external=True),
+    "external storage": low_level("label", (3,), external),
+    "external storage of data": low_level("blob/data", (96,), external),
     "virtual": virtual,
-    "variable length": vlen,
+    "variable length": replaced("blob/data", shape=(3,), dtype=h5py.vlen_dtype(np.uint8)),
     "chunked": replaced("label", chunks=(3,)),
     "compressed": replaced("label", compression="gzip"),
     "checksummed": replaced("label", fletcher32=True),
     "signed for unsigned": replaced("pair", data=np.zeros((3, 2), "<i2")),
     "big-endian": replaced("label", data=np.zeros(3, ">i8")),
+    "big-endian offsets": replaced("blob/offsets", data=np.zeros(4, ">i8")),
     "floats": replaced("label", data=np.zeros(3, "<f8")),
     "compound": replaced("label", data=np.zeros(3, [("a", "<i8")])),
     "text": replaced("label", data=np.zeros(3, "S8")),
@@ -140,7 +142,7 @@ HOSTILE: dict[str, Callable[[h5py.File], Any]] = {
     "data in two dimensions": replaced("blob/data", data=np.zeros((96, 1), "u1")),
     "a shape bomb": low_level("blob/data", (1 << 62,)),
     "bytes never written": low_level("blob/data", (96,)),
-    "compact": lambda file: compact(file, "label"),
+    "compact": low_level("label", (3,), lambda options, file: options.set_layout(h5py.h5d.COMPACT)),
     "offsets one short": ends(key=[0, 12, 24]),
     "offsets not from 0": ends(key=[1, 12, 24, 36]),
     "offsets falling": ends(key=[0, 24, 12, 36]),
@@ -149,11 +151,3 @@ HOSTILE: dict[str, Callable[[h5py.File], Any]] = {
     "offsets of 2**63": ends(key=[0, 12, (1 << 63) - 1, 36]),
     "offsets before the end": ends(key=[0, 12, 24, 35]),
 }
-
-
-def compact(file: h5py.File, name: str) -> None:
-    """Values inside the object header."""
-    del file[name]
-    options = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    options.set_layout(h5py.h5d.COMPACT)
-    h5py.h5d.create(file.id, name.encode(), h5py.h5t.STD_I64LE, h5py.h5s.create_simple((3,)), options)

@@ -1,6 +1,5 @@
 """Hostile manifests, index files and extras, and packs that are not the files that they should be."""
 
-import io
 import os
 import pickle
 import shutil
@@ -14,8 +13,9 @@ import numpy as np
 from packer.pack import extra_files
 from packer.pack import manifest as manifests
 from tests.support import hostile_manifest_values, hostile_npy
-from tests.support.hostile_packs import Case, cases_of, described, in_index, in_manifest, in_text, part_of
+from tests.support.hostile_packs import INSTEAD, Case, cases_of, described, in_index, in_manifest, in_text, instead
 from tests.support.hostile_parts import COMMAND, Reduce
+from tests.support.image_files import npy
 
 NAMES = (
     "../secret",
@@ -33,50 +33,10 @@ NAMES = (
 def part_named(name: str) -> Callable[[Path], None]:
     """The manifest names another file, whose size and hash are right."""
 
-    def change(data: dict[str, Any]) -> None:
-        data["parts"][0]["name"] = name
-
     def make(pack: Path) -> None:
         target = pack / name if "\0" not in name and name != ".." else pack / "nothing"
         found = described(target) if target.is_file() else {}
-        in_manifest(lambda data: (change(data), data["parts"][0].update(found)))(pack)
-
-    return make
-
-
-def linked_part(pack: Path) -> None:
-    """A link whose target fits."""
-    path = part_of(pack)
-    path.rename(pack.parent / "elsewhere.lmdb")
-    path.symlink_to("../elsewhere.lmdb")
-
-
-def linked_folder(name: str) -> Callable[[Path], None]:
-    """The index or the whole pack is a link to a folder that fits."""
-
-    def make(pack: Path) -> None:
-        folder = pack / name if name else pack
-        folder.rename(pack.parent / "elsewhere")
-        folder.symlink_to(pack.parent / "elsewhere")
-
-    return make
-
-
-def manifest_is(kind: str) -> Callable[[Path], None]:
-    """Something else in the place of packer.json."""
-
-    def make(pack: Path) -> None:
-        path = pack / manifests.NAME
-        path.rename(pack.parent / "elsewhere.json")
-        makers: dict[str, Callable[[], Any]] = {
-            "fifo": lambda: os.mkfifo(path),
-            "folder": path.mkdir,
-            "link": lambda: path.symlink_to("../elsewhere.json"),
-            "device": lambda: path.symlink_to("/dev/zero"),
-            "empty": lambda: path.write_bytes(b""),
-            "sparse": lambda: sparse(path, 1 << 33),
-        }
-        makers[kind]()
+        in_manifest(lambda data: data["parts"][0].update(name=name, **found))(pack)
 
     return make
 
@@ -104,13 +64,12 @@ def inserted(text: bytes) -> Callable[[Path], None]:
 
 MANIFESTS: dict[str, Callable[[Path], Any]] = {
     **{f"part name {name!r}": part_named(name) for name in NAMES},
-    "manifest is a fifo": manifest_is("fifo"),
-    "manifest is a folder": manifest_is("folder"),
-    "manifest is a link": manifest_is("link"),
-    "manifest is a device": manifest_is("device"),
-    "manifest is empty": manifest_is("empty"),
-    "manifest of 8 GiB": manifest_is("sparse"),
-    "part is a link": linked_part,
+    **{f"manifest is a {kind}": instead(manifests.NAME, what) for kind, what in INSTEAD.items()},
+    "manifest is a link to the same bytes": instead(manifests.NAME, "elsewhere"),
+    "manifest is a device": instead(manifests.NAME, "/dev/zero"),
+    "manifest is empty": instead(manifests.NAME, Path.touch),
+    "manifest of 8 GiB": instead(manifests.NAME, lambda path: sparse(path, 1 << 33)),
+    "part is a link": instead("part-*", "elsewhere"),
     "a member twice": inserted(b'"version":1'),
     "format twice": inserted(b'"format":"pth"'),
     "NaN": in_text(lambda raw: raw.replace(b'"samples":3', b'"samples":NaN')),
@@ -132,7 +91,9 @@ MANIFESTS: dict[str, Callable[[Path], Any]] = {
     "100,000 fields": in_manifest(
         lambda data: data.update(schema=[{"name": f"f{at}", "kind": "text", "codec": "text"} for at in range(100_000)])
     ),
-    "samples beyond memory": in_manifest(lambda data: (data.update(samples=1 << 61), grown(data, 1 << 61))),
+    "samples beyond memory": in_manifest(
+        lambda data: (data.update(samples=1 << 61), data["parts"][0].update(samples=1 << 61))
+    ),
     "100,000 parts": in_manifest(lambda data: data.update(parts=many(data["parts"][0]))),
     "extras with a path": in_manifest(lambda data: data.update(extras=[{**data["index"][0], "name": "../../secret"}])),
     "a count of files below none": in_manifest(lambda data: data.update(source={"kind": "os", "files": -1})),
@@ -142,10 +103,6 @@ MANIFESTS: dict[str, Callable[[Path], Any]] = {
     ),
     "a column too wide": in_manifest(lambda data: data["schema"][3].update(shape=[1 << 39])),
 }
-
-
-def grown(data: dict[str, Any], samples: int) -> None:
-    data["parts"][0]["samples"] = samples
 
 
 def many(part: dict[str, Any]) -> list[dict[str, Any]]:
@@ -167,63 +124,34 @@ HARMLESS: dict[str, Callable[[Path], Any]] = {
     "options that name files": with_options({"source": "/etc/passwd", "path": "../secret"}),
     "a source that names a module": in_manifest(lambda data: data.update(source={"kind": "os", "files": 1})),
     "a source of text": in_manifest(lambda data: data.update(source={"kind": "\x1b[2J\udcff", "more": "x"})),
-    "the pack is a link": linked_folder(""),
-    "the index is a link": linked_folder("index"),
+    "the pack is a link": instead("", "elsewhere"),
+    "the index is a link": instead("index", "elsewhere"),
 }
 
 
 # ---- index
 
 
-def pickled(value: Any) -> bytes:
-    """An .npy file of objects, whose data is a pickle."""
-    file = io.BytesIO()
-    np.save(file, np.asarray([value], object), allow_pickle=True)
-    return file.getvalue()
-
-
-def array(values: Any) -> bytes:
-    file = io.BytesIO()
-    np.save(file, values)
-    return file.getvalue()
-
-
+PICKLED = npy(np.asarray([Reduce(os.system, COMMAND)], object))  # an .npy file of objects
 KEY_BYTES = 3 * len(b"sample-00000")
 INDEX: dict[str, Callable[[Path], Any]] = {
     **{f"label {name}": in_index("number-label.npy", data) for name, data in hostile_npy.HOSTILE.items()},
-    "objects with a pickle": in_index("number-label.npy", pickled(Reduce(os.system, COMMAND))),
-    "keys of objects": in_index("keys.npy", pickled(Reduce(os.system, COMMAND))),
-    "Fortran order": in_index(
-        "crc32.npy", array(np.asfortranarray(np.zeros((3, 4), "<u4") + np.arange(4, dtype="<u4")))
-    ),
+    "objects with a pickle": in_index("number-label.npy", PICKLED),
+    "keys of objects": in_index("keys.npy", PICKLED),
+    "Fortran order": in_index("crc32.npy", npy(np.asfortranarray(np.zeros((3, 4), "<u4") + np.arange(4, dtype="<u4")))),
     "a zip": in_index("keys.npy", b"PK\x03\x04" + bytes(100)),
-    "crc32 of other shape": in_index("crc32.npy", array(np.zeros((4, 3), "<u4"))),
-    "labels of another type": in_index("number-label.npy", array(np.zeros(3, "<f8"))),
+    "crc32 of other shape": in_index("crc32.npy", npy(np.zeros((4, 3), "<u4"))),
+    "labels of another type": in_index("number-label.npy", npy(np.zeros(3, "<f8"))),
 }
 # the keys can no longer be told, or labels are other numbers: values stay what they are or raise
 INDEX_ANY: dict[str, Callable[[Path], Any]] = {
-    "key ends of 2**64": in_index("key_ends.npy", array(np.asarray([12, 24, (1 << 64) - 1], "<u8"))),
-    "key ends beyond": in_index("key_ends.npy", array(np.asarray([12, 1 << 60, KEY_BYTES], "<u8"))),
-    "key ends falling": in_index("key_ends.npy", array(np.asarray([24, 12, KEY_BYTES], "<u8"))),
-    "key order beyond": in_index("key_order.npy", array(np.asarray([1 << 63, 9, 7], "<u8"))),
-    "keys of hostile bytes": in_index("keys.npy", array(np.frombuffer(b"../\0\xff\n\x1b[2J" * 4, "u1")[:KEY_BYTES])),
-    "other labels": in_index("number-label.npy", array(np.asarray([1 << 62, -1, 7], "<i8"))),
+    "key ends of 2**64": in_index("key_ends.npy", npy(np.asarray([12, 24, (1 << 64) - 1], "<u8"))),
+    "key ends beyond": in_index("key_ends.npy", npy(np.asarray([12, 1 << 60, KEY_BYTES], "<u8"))),
+    "key ends falling": in_index("key_ends.npy", npy(np.asarray([24, 12, KEY_BYTES], "<u8"))),
+    "key order beyond": in_index("key_order.npy", npy(np.asarray([1 << 63, 9, 7], "<u8"))),
+    "keys of hostile bytes": in_index("keys.npy", npy(np.frombuffer(b"../\0\xff\n\x1b[2J" * 4, "u1")[:KEY_BYTES])),
+    "other labels": in_index("number-label.npy", npy(np.asarray([1 << 62, -1, 7], "<i8"))),
 }
-
-
-def index_file_is(kind: str) -> Callable[[Path], None]:
-    def make(pack: Path) -> None:
-        path = pack / "index/keys.npy"
-        path.unlink()
-        makers: dict[str, Callable[[], Any]] = {
-            "fifo": lambda: os.mkfifo(path),
-            "folder": path.mkdir,
-            "link": lambda: path.symlink_to("../../secret"),
-            "nothing": lambda: None,
-        }
-        makers[kind]()
-
-    return make
 
 
 # ---- extras
@@ -242,7 +170,7 @@ def extra(*names: str) -> Callable[[Path], None]:
 
 def linked_extras(pack: Path) -> None:
     extra("a.txt")(pack)
-    linked_folder("extras")(pack)
+    instead("extras", "elsewhere")(pack)
 
 
 EXTRAS = {f"named {name!r}": extra("fine.txt", name) for name in (*NAMES[:6], "", "a//b", "a\\..\\b", "x" * 300)}
@@ -266,7 +194,6 @@ def cases() -> list[Case]:
     found += cases_of("manifest", {"none": nothing, "an image": lambda pack: in_text(lambda raw: b"\xff\xd8")(pack)})
     found += cases_of("harmless", HARMLESS, expect="same")
     found += cases_of("index", INDEX) + cases_of("index", INDEX_ANY, expect="any")
-    kinds = ("fifo", "folder", "link", "nothing")
-    found += cases_of("index file is", {kind: index_file_is(kind) for kind in kinds})
+    found += cases_of("index file is", {kind: instead("index/keys.npy", what) for kind, what in INSTEAD.items()})
     found += cases_of("extras", EXTRAS, expect="same")
     return found

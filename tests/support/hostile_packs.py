@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -113,6 +114,29 @@ def in_text(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
     def make(pack: Path) -> None:
         path = pack / manifests.NAME
         path.write_bytes(change(path.read_bytes()))
+
+    return make
+
+
+# what may stand where a file was: what makes it, or the name of what lies beside the pack, to which it is a link
+INSTEAD: dict[str, Callable[[Path], Any] | str] = {
+    "fifo": os.mkfifo,
+    "folder": os.mkdir,
+    "link": "secret",
+    "nothing": lambda path: None,
+}
+
+
+def instead(where: str, what: Callable[[Path], Any] | str) -> Callable[[Path], None]:
+    """Something else in the place of a file of the pack, which goes to `elsewhere` beside it; all hashes stay."""
+
+    def make(pack: Path) -> None:
+        (path,) = pack.glob(where) if where else [pack]
+        path.rename(pack.parent / "elsewhere")
+        if isinstance(what, str):
+            path.symlink_to(os.path.relpath(pack.parent / what, path.parent))
+        else:
+            what(path)
 
     return make
 

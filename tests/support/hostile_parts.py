@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from tests.support import hostile_hdf5, hostile_lmdb, hostile_pth
-from tests.support.hostile_packs import Case, cases_of, in_part, part_of, reseal
+from tests.support.hostile_packs import INSTEAD, Case, cases_of, in_part, instead, part_of, reseal
 
 COMMAND = "echo evil > evil"
 
@@ -115,10 +115,8 @@ def script(path: Path) -> None:
 
 def linked(path: Path) -> None:
     """An entry that unzip makes a symbolic link of."""
-    entries = hostile_pth.entries(path)
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in entries.items():
-            archive.writestr(zipfile.ZipInfo(name), data)
+    hostile_pth.zipped(path, list(hostile_pth.entries(path).items()))
+    with zipfile.ZipFile(path, "a") as archive:
         info = zipfile.ZipInfo("a/data/9")
         info.external_attr = 0o120777 << 16
         archive.writestr(info, "/etc/passwd")
@@ -169,14 +167,11 @@ def regions(file: h5py.File) -> None:
 def filtered(number: int) -> Callable[[h5py.File], None]:
     """A filter that a plugin would have to be loaded for; its chunk is never written."""
 
-    def change(file: h5py.File) -> None:
-        del file["label"]
-        options = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    def prepare(options: Any, _: h5py.File) -> None:
         options.set_chunk((3,))
         options.set_filter(number, h5py.h5z.FLAG_OPTIONAL, (1, 2, 3))
-        h5py.h5d.create(file.id, b"label", h5py.h5t.STD_I64LE, h5py.h5s.create_simple((3,)), options)
 
-    return change
+    return hostile_hdf5.low_level("label", (3,), prepare)
 
 
 HDF5: dict[str, Callable[[h5py.File], Any]] = {
@@ -184,7 +179,7 @@ HDF5: dict[str, Callable[[h5py.File], Any]] = {
     "region references": regions,
     "a filter that is a plugin": filtered(32015),
     "a filter of no number known": filtered(511),
-    "text of variable length": lambda file: hostile_hdf5.replaced("label", data=["x"] * 3)(file),
+    "text of variable length": hostile_hdf5.replaced("label", data=["x"] * 3),
     "an enumeration": hostile_hdf5.replaced("label", data=np.zeros(3, h5py.enum_dtype({"A": 1}, "<i8"))),
     "an array type": hostile_hdf5.replaced("label", data=np.zeros(3, [("a", "<i4", (2,))])),
     "a link to its own group": lambda file: file["blob"].__setitem__("loop", file["blob"]),
@@ -249,23 +244,6 @@ def forged_values() -> dict[str, Callable[[Path], Any]]:
     }
 
 
-def not_a_file(kind: str) -> Callable[[Path], None]:
-    """Something else in the place of the part."""
-
-    def make(pack: Path) -> None:
-        path = part_of(pack)
-        path.unlink()
-        makers: dict[str, Callable[[], Any]] = {
-            "fifo": lambda: os.mkfifo(path),
-            "folder": path.mkdir,
-            "link": lambda: path.symlink_to("../secret"),
-            "nothing": lambda: None,
-        }
-        makers[kind]()
-
-    return make
-
-
 def cases() -> list[Case]:
     """All of them."""
     members: dict[str, Any] = {"base": "pth"}
@@ -279,6 +257,6 @@ def cases() -> list[Case]:
     for noun, lmdb_table in (("lmdb", wrong), ("lmdb file", LMDB), ("lmdb value", forged_values())):
         found += cases_of(noun, {name: in_part(make) for name, make in lmdb_table.items()})
     for name in ("lmdb", "hdf5", "pth"):
-        kinds = ("fifo", "folder", "link", "nothing")
-        found += cases_of(f"{name} part", {kind: not_a_file(kind) for kind in kinds}, base=name)
+        elsewhere = {kind: instead("part-*", what) for kind, what in INSTEAD.items()}
+        found += cases_of(f"{name} part", elsewhere, base=name)
     return found

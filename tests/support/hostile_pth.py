@@ -132,6 +132,7 @@ HOSTILE: dict[str, Callable[[Path], Any]] = {
     "an absolute name": added("/a/data/7"),
     "absolute names": renamed("/"),
     "names in the folder above": renamed("../"),
+    "names of Windows": renamed("C:\\"),
     "names in this folder": renamed("./"),
     "no pickle": changed(**{"data.pkl": None}),
     "no byte order": changed(byteorder=None),

@@ -141,9 +141,9 @@ def palette_png(indices: Pixels, *, bits: int = 8, seed: int = 3) -> bytes:
 
 
 def npy(pixels: Pixels) -> bytes:
-    """A NumPy array file."""
+    """A NumPy array file; the data of objects is a pickle."""
     file = io.BytesIO()
-    np.lib.format.write_array(file, pixels, allow_pickle=False)
+    np.save(file, pixels)
     return file.getvalue()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from tests.support.image_files import npy
 from tests.support.source_trees import image, write
 
 A, B, C = "3f731b45", "83c43efd", "b0053891"
@@ -27,13 +28,6 @@ def saved(value: Any, **options: Any) -> bytes:
     """What torch.save writes of a value, an array as a tensor."""
     file = io.BytesIO()
     torch.save(torch.from_numpy(value) if isinstance(value, np.ndarray) else value, file, **options)
-    return file.getvalue()
-
-
-def npy(array: npt.NDArray[Any]) -> bytes:
-    """The file that numpy.save writes."""
-    file = io.BytesIO()
-    np.save(file, array)
     return file.getvalue()
 
 

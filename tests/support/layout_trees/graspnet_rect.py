@@ -1,11 +1,11 @@
 """GraspNet-1Billion: scenes of two cameras; grasps copied into `rect/`, and as they are downloaded."""
 
-import io
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from tests.support.image_files import npy
 from tests.support.layout_trees.ocid_grasp import classes, depth
 from tests.support.source_trees import image, write
 
@@ -25,13 +25,6 @@ def rows(seed: int, count: int = 3) -> npt.NDArray[np.float32]:
     made[:, 5] = np.linspace(0.1, 1.2, count)
     made[:, 6] = np.arange(count) * 29
     return made
-
-
-def npy(array: npt.NDArray[np.generic]) -> bytes:
-    """The file that numpy.save writes."""
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def build(root: Path) -> Path:
