@@ -97,6 +97,17 @@ def nothing_leaks() -> Iterator[None]:
     assert not part_readers.open_readers.unowned(), "a reader is open that nobody owns"
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """torch's threads would only wait for each other over images so small."""
+    import torch  # noqa: PLC0415  for the few tests that train
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session")
 def object_servers() -> Iterator[list[ObjectServer]]:
     """The server of an earlier test that left it sound: the client's process goes on with it, which takes a start."""

@@ -1,9 +1,7 @@
 """examples/train_detection.py on rectangles in COCO's layout: it packs them, and its loss falls."""
 
-import importlib.util
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -11,28 +9,15 @@ import numpy as np
 import pytest
 import torch
 
+from tests.support.repository import loaded
 from tests.support.source_trees import encoded, write
 
-ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("train_detection", ROOT / "examples/train_detection.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """torch's threads would only wait for each other over images so small."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    return loaded("examples/train_detection.py")
 
 
 def rectangles(root: Path, count: int) -> Path:

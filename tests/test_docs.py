@@ -11,7 +11,6 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from configparser import ConfigParser
 from pathlib import Path
 
 import click
@@ -27,9 +26,9 @@ from tests.support import source_trees, warm_python
 from tests.support.built_packs import flip
 from tests.support.command_line import called, run_here
 from tests.support.conversions import packed
+from tests.support.repository import ROOT, blocks
 from tests.support.source_trees import image, photos, write
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 COMMANDS = (ROOT / "docs/commands.md").read_text()
 
@@ -41,13 +40,17 @@ def section(name: str) -> str:
     return found[0]
 
 
+def options_of(name: str) -> set[str]:
+    """The options of a command."""
+    command = main.get_command(click.Context(main), name)
+    assert command is not None, name
+    return {text for option in command.params for text in option.opts}
+
+
 @pytest.mark.parametrize("name", registry.names())
 def test_every_documented_option_exists(name: str) -> None:
     """The generated reference contains all options."""
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
-    options = {text for option in command.params for text in option.opts}
-    assert set(re.findall(r"^\| `(--[a-z-]+)", section(name), re.MULTILINE)) <= options
+    assert set(re.findall(r"^\| `(--[a-z-]+)", section(name), re.MULTILINE)) <= options_of(name)
 
 
 @pytest.fixture
@@ -162,11 +165,10 @@ def test_the_page_on_python_objects_runs(tmp_path: Path) -> None:
 
 def test_the_page_on_the_writer_runs(tmp_path: Path) -> None:
     """Its Python blocks as one program, in order."""
-    page = (ROOT / "docs/pack/writer.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 3
+    found = blocks((ROOT / "docs/pack/writer.md").read_text())
+    assert len(found) == 3
     check = 'print([len(packer.open(f"{name}.pack")) for name in ("own", "more", "scenes")])'
-    ran = warm_python.run("\n".join([*blocks, check]), capture=True, folder=tmp_path)
+    ran = warm_python.run("\n".join([*found, check]), capture=True, folder=tmp_path)
     assert ran.stdout.strip() == "[100, 100, 100]"
 
 
@@ -184,22 +186,19 @@ _TRAINING = ("augment", "boxes", "datasets", "distributed", "frameworks", "gpu",
 def test_a_page_on_training_runs(tmp_path: Path, name: str) -> None:
     """Its Python blocks as one program, in order, as the only process of a group."""
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
-    page = (ROOT / f"docs/train/{name}.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    assert blocks
+    found = blocks((ROOT / f"docs/train/{name}.md").read_text())
+    assert found
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     group = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    code = "\n".join(blocks).replace("num_workers=2", "num_workers=0")
+    code = "\n".join(found).replace("num_workers=2", "num_workers=0")
     warm_python.run(code, strict=True, folder=tmp_path, environment={**os.environ, **group})
 
 
 def test_the_page_on_tools_runs(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 12), tmp_path / "photos.pack")
-    (block,) = re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "docs/check/speed.md").read_text(), re.DOTALL | re.MULTILINE
-    )
+    (block,) = blocks((ROOT / "docs/check/speed.md").read_text())
     told = warm_python.run(block, capture=True, strict=True, folder=tmp_path)
     assert re.match(r"packer\.monitor: .* waiting \(.* 6 steps in 2 epochs;", told.stdout)
     assert told.stderr == ""  # what report() has told is not told again
@@ -225,10 +224,10 @@ def test_the_page_on_grasps_runs(tmp_path: Path) -> None:
         synthetic.load(name)(tmp_path / name, samples=samples, threads=2)
         resize = "600x600" if name == "jacquard" else None
         packed(tmp_path / name, tmp_path / f"{name}.pack", resize=resize, codecs=(("rgb", "raw"), ("depth", "raw")))
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/train/grasp.md").read_text(), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 3
-    blocks[-1] = re.sub(r"^is_correct_grasp\(.*", lambda found: f"assert {found[0]}", blocks[-1], flags=re.MULTILINE)
-    seeded = ["import torch", "torch.manual_seed(0)", *blocks]  # a random view may show no whole rectangle
+    code = blocks((ROOT / "docs/train/grasp.md").read_text())
+    assert len(code) == 3
+    code[-1] = re.sub(r"^is_correct_grasp\(.*", lambda found: f"assert {found[0]}", code[-1], flags=re.MULTILINE)
+    seeded = ["import torch", "torch.manual_seed(0)", *code]  # a random view may show no whole rectangle
     warm_python.run("\n".join(seeded), strict=True, folder=tmp_path)
 
 
@@ -270,22 +269,6 @@ def test_versions_agree() -> None:
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
     assert newest[1] == packer.__version__
-
-
-def test_pinned_versions_are_within_the_floors() -> None:
-    config = ConfigParser()
-    config.read(ROOT / "setup.cfg")
-    floors = dict(re.findall(r"^([\w-]+) >= ([\d.]+)", config["options"]["install_requires"], re.MULTILINE))
-    pinned = dict(re.findall(r"^([\w-]+)==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
-    wanted = {"lmdb": "2.1.1", "torch": "2.6", "opencv-python": "4.12"}  # the floors that close known holes
-
-    def number(text: str) -> tuple[int, ...]:
-        return tuple(map(int, text.split(".")))
-
-    for name, floor in floors.items():
-        assert number(pinned[name]) >= number(floor), name
-        assert number(floor) >= number(wanted.get(name, "0")), name
-    assert "PyTurboJPEG >= 1.8.2, < 2" in config["options"]["install_requires"]
 
 
 def test_the_page_on_clusters_begins_on_one_machine(tmp_path: Path) -> None:
@@ -386,7 +369,4 @@ def test_the_commands_of_the_page_on_troubleshooting_run(troubles: Path) -> None
 def test_the_page_on_troubleshooting_names_options_that_exist() -> None:
     for line in re.findall(r"`packer ([^`]*)`", TROUBLE):
         name, *words = line.split()
-        command = main.get_command(click.Context(main), name)
-        assert command is not None, line
-        known = {text for option in command.params for text in option.opts}
-        assert {word for word in words if word.startswith("-")} <= known, line
+        assert {word for word in words if word.startswith("-")} <= options_of(name), line

@@ -17,10 +17,10 @@ from packer.pack.sample_index import file_forms
 from packer.schema import KINDS, Schema
 from scripts import make_golden
 from tests.support.conversions import packed
+from tests.support.repository import blocks
 from tests.support.source_trees import photos
 
 TEXT = (Path(__file__).parent.parent / "docs/understand/format.md").read_text()
-EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def section(title: str, *, level: str = "##") -> str:
@@ -57,9 +57,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", formats.names())
 def test_the_example_of_a_format_reads_a_sample_without_packer(root: Path, name: str) -> None:
     text = section(name, level="###")
-    codes = EXAMPLE.findall(text)
+    codes = blocks(text)
     if not codes:  # the text names the file that replaces the one of webdataset
-        (code,) = EXAMPLE.findall(section("webdataset", level="###"))
+        (code,) = blocks(section("webdataset", level="###"))
         ((folder, file),) = re.findall(r"reads `([\w.-]+)/([\w.]+)`, too", text)
         codes = [code.replace("webdataset", name).replace("part-00000", folder).replace("data.tar", file)]
     (code,) = codes
@@ -79,7 +79,7 @@ def test_the_example_of_a_format_reads_a_sample_without_packer(root: Path, name:
 
 
 def test_the_examples_of_manifest_and_index(root: Path) -> None:
-    manifest, index = (run(code) for code in EXAMPLE.findall(section("packer.json")))
+    manifest, index = (run(code) for code in blocks(section("packer.json")))
     dataset = PackDataset(root / "photos.lmdb.pack")
     assert (manifest["genuine"], manifest["count"]) == (True, len(dataset))
     assert (index["key"], index["label"]) == (dataset.key(3), dataset[3]["label"])

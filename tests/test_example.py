@@ -1,6 +1,5 @@
 """examples/train_ggcnn.py on small synthetic packs of every format: it learns, and goes on after a stop."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -12,18 +11,12 @@ import torch
 
 from packer import formats, synthetic
 from tests.support.conversions import packed
-
-ROOT = Path(__file__).parent.parent
+from tests.support.repository import loaded
 
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("train_ggcnn", ROOT / "examples/train_ggcnn.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("examples/train_ggcnn.py")
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,15 @@
 """The oldest versions that packer admits: one list, in setup.cfg, which everything else that names them agrees with."""
 
 import re
-import sys
 from configparser import ConfigParser
 from contextlib import suppress
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 from packer import registry
 from packer.tools import doctor
+from tests.support.repository import ROOT, loaded
 
-ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "setup.cfg").read_text()
 CONFIG = ConfigParser()
 CONFIG.read_string(TEXT)
@@ -51,11 +49,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def matrix() -> ModuleType:
-    spec = spec_from_file_location("matrix", ROOT / "scripts/matrix.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules["matrix"] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("scripts/matrix.py")
 
 
 def test_the_page_on_reliability_names_every_floor() -> None:
@@ -69,6 +63,12 @@ def test_floors_that_close_holes_stay() -> None:
         assert numbers(floors()[name]) >= least
     for hole in ("CVE-2019-16224", "CVE-2025-53644", "CVE-2025-32434", "CVE-2025-2153", "CVE-2024-29157"):
         assert hole in TEXT
+
+
+def test_pinned_versions_are_within_the_floors() -> None:
+    pinned = dict(re.findall(r"^([\w-]+)==([\d.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    assert all(numbers(pinned[name]) >= numbers(floor) for name, floor in floors().items())
+    assert "PyTurboJPEG >= 1.8.2, < 2" in CONFIG["options"]["install_requires"]
 
 
 def test_the_hdf5_that_is_tested_is_none_that_the_doctor_warns_of() -> None:

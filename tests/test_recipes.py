@@ -13,6 +13,7 @@ import torch
 
 import packer
 from packer.synthetic import load
+from tests.support import repository
 from tests.support.conversions import packed
 from tests.support.foreign_environments import TORCHVISION_OPERATORS, said_by
 from tests.support.source_trees import photos
@@ -27,7 +28,7 @@ def blocks(page: str, heading: str) -> str:
     text = (TRAIN / f"{page}.md").read_text()
     found = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
     assert found, f"{page}.md has no section {heading}"
-    code = re.findall(r"^```py\n(.*?)^```", found[1], re.DOTALL | re.MULTILINE)
+    code = repository.blocks(found[1], "py")
     assert code, f"{page}.md: the section {heading} has no code"
     return "\n".join(code)
 

@@ -1,8 +1,6 @@
 """examples/train_segmentation.py on drawn things: it packs them, its loss falls and its score rises."""
 
-import importlib.util
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,28 +11,15 @@ import torch
 
 import packer
 from packer.synthetic import load
+from tests.support.repository import loaded
 from tests.support.source_trees import encoded, write
 
-ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("train_segmentation", ROOT / "examples/train_segmentation.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """torch's threads would only wait for each other over images so small."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    return loaded("examples/train_segmentation.py")
 
 
 @pytest.mark.full  # by default the examples of grasps and of a classifier learn

@@ -1,7 +1,6 @@
 """The reference pages follow the code, and the site builds without a dead link."""
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
@@ -10,15 +9,12 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.repository import ROOT, loaded
 
 
 @pytest.fixture(scope="module")
 def site() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts/docs.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded("scripts/docs.py")
     pages = list(module.python_pages())  # reads all of packer, which takes seconds
     module.python_pages = lambda: pages
     return module

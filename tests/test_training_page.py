@@ -1,8 +1,6 @@
 """docs/migrate/dataloader.md and the example of a classifier: what they show runs, learns, and goes on after a stop."""
 
-import importlib.util
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,27 +11,20 @@ from packer.loading import Loader
 from packer.synthetic import load
 from tests.support import warm_python
 from tests.support.conversions import packed
+from tests.support.repository import ROOT, blocks, loaded
 from tests.support.source_trees import photos
-
-ROOT = Path(__file__).parent.parent
 
 
 def test_the_page_on_training_runs(tmp_path: Path) -> None:
     packed(photos(tmp_path / "photos", 24), tmp_path / "photos.pack")
-    blocks = re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "docs/migrate/dataloader.md").read_text(), re.DOTALL | re.MULTILINE
-    )
-    assert len(blocks) == 5
-    warm_python.run("\n".join(blocks), strict=True, folder=tmp_path)
+    found = blocks((ROOT / "docs/migrate/dataloader.md").read_text())
+    assert len(found) == 5
+    warm_python.run("\n".join(found), strict=True, folder=tmp_path)
 
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("train_classifier", ROOT / "examples/train_classifier.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("examples/train_classifier.py")
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +37,6 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def losses(text: str) -> list[float]:
     return [float(found) for found in re.findall(r"loss ([\d.]+), right [\d.]+%, waited for data [\d.]+%", text)]
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """torch's threads would only wait for each other over images so small."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.usefixtures("one_thread")

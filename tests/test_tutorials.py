@@ -1,6 +1,5 @@
 """The notebooks of the tutorials follow their pages, run, and print what the pages show."""
 
-import importlib.util
 import json
 import math
 import os
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import warm_python
+from tests.support.repository import ROOT, loaded
 
-ROOT = Path(__file__).resolve().parent.parent
 TUTORIALS = ROOT / "docs/tutorials"
 # of the last loss, far above the loss of a trained network
 _BOUNDS = {"classification": 0.65, "segmentation": 0.6, "detection": 2.0, "grasping": 3.0}
@@ -27,11 +26,7 @@ _MARK = "\x1e"
 
 
 def test_the_notebooks_are_those_of_these_pages() -> None:
-    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts/docs.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    wanted = module.notebooks()
+    wanted = loaded("scripts/docs.py").notebooks()
     stale = [path.name for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     assert not stale, f"run scripts/docs write: {stale}"
     assert set(TUTORIALS.glob("*.ipynb")) == set(wanted)
