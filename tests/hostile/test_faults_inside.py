@@ -155,7 +155,7 @@ def sweep(folder: Path, format: str, name: str, *, points: int | None = None) ->
             faults = Faults(number, what, count)
             ended = fault_injection.run(scene.words, folder, prepare=faults.install)
             os.close(faults._descriptor)
-            found[check_end(scene, name, ended, what)] += 1
+            found[check_end(scene, ended, what)] += 1
             scene.finish()
     return found
 

@@ -40,13 +40,13 @@ def with_threads() -> None:
     small_buffers()
 
 
-def meet(scene: Scene, name: str, call: Call, what: str) -> str:
+def meet(scene: Scene, call: Call, what: str) -> str:
     """One run with one fault, and the run after it; returns what lay there in between, and the exit."""
     scene.begin()
     # an interrupt finds the threads that are there: they are what must not swallow it
     prepare = in_one_thread if what not in INTERRUPTS else with_threads
     ended = fault_injection.run(scene.words, scene.folder, fault=Fault(call, what), prepare=prepare)
-    found = check_end(scene, name, ended, what)
+    found = check_end(scene, ended, what)
     assert ended.code != 0 or not what.startswith("error=") or what == EINTR or harmless(call), (call, ended)
     scene.finish()
     return found
@@ -82,7 +82,7 @@ def sweep(
     found = Counter[str]()
     for number, call in enumerate(calls[:: len(calls) // points if points else 1], formats.names().index(format)):
         for what in [faults[number % len(faults)]] if in_turn else faults:
-            found[meet(scene, name, call, what)] += 1
+            found[meet(scene, call, what)] += 1
     return found
 
 

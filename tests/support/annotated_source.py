@@ -9,14 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.base import Frame, Sample
+from tests.support.image_files import chunk
+from tests.support.source_trees import encoded
 
 CLASSES = ("cat", "dog", "cup")
 JOINTS = ("first", "last")
@@ -94,9 +96,8 @@ def write(
     root.mkdir()
     listed = {}
     for key, (size, objects) in samples.items():
-        good, png = cv2.imencode(".png", stored_pixels(drawn(size, objects), orientation))
-        assert good
-        (root / f"{key}.png").write_bytes(with_orientation(png.tobytes(), orientation))
+        png = encoded(".png", stored_pixels(drawn(size, objects), orientation))
+        (root / f"{key}.png").write_bytes(with_orientation(png, orientation))
         listed[key] = {"size": (stated or {}).get(key, size), "objects": list(objects)}
     (root / LABELS).write_text(json.dumps(listed))
     return root
@@ -119,14 +120,9 @@ def stored_pixels(shown: npt.NDArray[np.uint8], orientation: int) -> npt.NDArray
 
 def with_orientation(png: bytes, orientation: int) -> bytes:
     """A PNG that says its EXIF orientation, in a chunk eXIf behind the header."""
-    import zlib  # noqa: PLC0415
-
-    if orientation == 1:
-        return png
-    tiff = b"II*\0\x08\0\0\0" + b"\x01\0" + b"\x12\x01\x03\0\x01\0\0\0" + bytes([orientation, 0, 0, 0]) + b"\0\0\0\0"
-    chunk = b"eXIf" + tiff
-    whole = len(tiff).to_bytes(4, "big") + chunk + zlib.crc32(chunk).to_bytes(4, "big")
-    return png[:33] + whole + png[33:]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return png if orientation == 1 else png[:33] + chunk(b"eXIf", exif.tobytes()[6:]) + png[33:]
 
 
 class AnnotatedSource(base.Source):

@@ -1,83 +1,57 @@
 """Archives of folders, as tar and zip make them: every dialect that a set is downloaded in."""
 
-import gzip
 import io
 import os
 import tarfile
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tests.support.source_trees import tree
 
 
-def _tar(folder: Path, path: Path, form: int, *, front: str = "") -> Path:
-    with tarfile.open(path, "w", format=form, encoding="utf-8", errors="surrogateescape") as archive:
+def _tar(folder: Path, path: Path, *, form: int, front: str = "", compression: str = "") -> Path:
+    """A tar beside `path`. front: before each name."""
+    target = path.with_name(f"{path.name}.tar{compression and f'.{compression}'}")
+    front = front.format(path.name)
+    with tarfile.open(target, f"w:{compression}", format=form, encoding="utf-8", errors="surrogateescape") as archive:
         for name, data in sorted(tree(folder).items()):
             info = tarfile.TarInfo(front + os.fsdecode(name))
             info.size, info.mtime = len(data), 1
             archive.addfile(info, io.BytesIO(data))
-        for inner, folders, files in os.walk(folder):
-            if not folders and not files:
-                info = tarfile.TarInfo(front + os.path.relpath(inner, folder))
-                info.type = tarfile.DIRTYPE
-                archive.addfile(info)
-    return path
-
-
-def pax(folder: Path, path: Path) -> Path:
-    """As Python and bsdtar write it."""
-    return _tar(folder, path.with_name(f"{path.name}.tar"), tarfile.PAX_FORMAT)
-
-
-def gnu(folder: Path, path: Path) -> Path:
-    """As `tar cf x.tar -C FOLDER .` writes it: names begin with `./`."""
-    return _tar(folder, path.with_name(f"{path.name}.tar"), tarfile.GNU_FORMAT, front="./")
-
-
-def ustar(folder: Path, path: Path) -> Path:
-    """The oldest dialect, with a prefix before long names."""
-    return _tar(folder, path.with_name(f"{path.name}.tar"), tarfile.USTAR_FORMAT)
-
-
-def named(folder: Path, path: Path) -> Path:
-    """As `tar cf x.tar x`: everything lies in the folder of the archive's name."""
-    return _tar(folder, path.with_name(f"{path.name}.tar"), tarfile.GNU_FORMAT, front=f"{path.name}/")
-
-
-def packed(folder: Path, path: Path) -> Path:
-    """A tar in gzip."""
-    made = pax(folder, path)
-    target = made.with_name(f"{made.name}.gz")
-    target.write_bytes(gzip.compress(made.read_bytes(), 1))
-    made.unlink()
+        for name in _empty_folders(folder):
+            info = tarfile.TarInfo(front + name)
+            info.type = tarfile.DIRTYPE
+            archive.addfile(info)
     return target
 
 
-def _zip(folder: Path, path: Path, method: int) -> Path:
+def _zip(folder: Path, path: Path, *, method: int) -> Path:
     target = path.with_name(f"{path.name}.zip")
     with zipfile.ZipFile(target, "w", method) as archive:
         for name, data in sorted(tree(folder).items()):
             archive.writestr(os.fsdecode(name), data)
-        for inner, folders, files in os.walk(folder):
-            if not folders and not files:
-                archive.writestr(f"{os.path.relpath(inner, folder)}/", b"")
+        for name in _empty_folders(folder):
+            archive.writestr(f"{name}/", b"")
     return target
 
 
-def stored(folder: Path, path: Path) -> Path:
-    """A zip whose members are stored."""
-    return _zip(folder, path, zipfile.ZIP_STORED)
+def _empty_folders(folder: Path) -> list[str]:
+    return [os.path.relpath(inner, folder) for inner, folders, files in os.walk(folder) if not folders and not files]
 
 
-def deflated(folder: Path, path: Path) -> Path:
-    """A zip whose members are deflated."""
-    return _zip(folder, path, zipfile.ZIP_DEFLATED)
-
-
-MAKERS: dict[str, Callable[[Path, Path], Path]] = {
-    maker.__name__: maker for maker in (pax, gnu, ustar, named, packed, stored, deflated)
-}
+pax = partial(_tar, form=tarfile.PAX_FORMAT)  # as Python and bsdtar write it
+gnu = partial(_tar, form=tarfile.GNU_FORMAT, front="./")  # as `tar cf x.tar -C FOLDER .` writes it
+ustar = partial(_tar, form=tarfile.USTAR_FORMAT)  # the oldest dialect, with a prefix before long names
+named = partial(_tar, form=tarfile.GNU_FORMAT, front="{}/")  # as `tar cf x.tar x`: all lies in a folder of this name
+packed = partial(_tar, form=tarfile.PAX_FORMAT, compression="gz")
+stored = partial(_zip, method=zipfile.ZIP_STORED)
+deflated = partial(_zip, method=zipfile.ZIP_DEFLATED)
+MAKERS: dict[str, Callable[[Path, Path], Path]] = {"pax": pax, "gnu": gnu, "ustar": ustar, "named": named}
+MAKERS |= {"packed": packed, "stored": stored, "deflated": deflated}
+for _name, _maker in MAKERS.items():
+    _maker.__name__ = _name  # as functions have it: tests name packs after them
 
 
 def tar_of(members: dict[str, bytes], *, form: int = tarfile.GNU_FORMAT) -> bytes:

@@ -8,7 +8,6 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from packer import codecs
 from packer.inspect.contact_sheet import Sheet, SheetRequest, make_sheet
 from packer.schema import Field, Schema
 from tests.support import built_packs
@@ -42,11 +41,7 @@ def displayed(
 ) -> Path:
     """A pack of these values; keys are 0, 1, ... where a sample has none. members: those of the manifest."""
     schema = Schema((KEY, *fields))
-    made = [codecs.load(field.codec.partition(":")[0]).Codec(field) for field in schema]
-    records = []
-    for number, sample in enumerate(samples):
-        given = {"key": str(number), **sample}
-        records.append({codec.field.name: codec.encode(given[codec.field.name]) for codec in made})
+    records = [built_packs.encoded(schema, {"key": str(number), **each}) for number, each in enumerate(samples)]
     built_packs.make_pack(folder, records, format=format, schema=schema, parts=1, **members)
     return folder
 

@@ -50,6 +50,11 @@ def records(count: int) -> list[dict[str, bytes]]:
     return [record(number) for number in range(count)]
 
 
+def encoded(schema: Schema, sample: Mapping[str, Any]) -> dict[str, bytes]:
+    """The record of a sample whose values are decoded."""
+    return {field.name: codecs.make(field).encode(sample[field.name]) for field in schema}
+
+
 def slotted(schema: Schema, format: str) -> Schema:
     """The schema with a field in each slot that the format needs: its first image, else its first value."""
     for slot in formats.load(format).Writer.slots:

@@ -78,6 +78,7 @@ class Scene(ABC):
 
     repeats = False  # whether the command may be repeated once it has succeeded
     work = "partial"
+    allowed = ("absent", "complete")  # what may lie there after a fault
 
 
 class Convert(Scene):
@@ -94,10 +95,23 @@ class Convert(Scene):
         return found
 
 
-class Overwrite(Convert):
-    """A folder in the place of an old pack, of other images, whose parts have the very same names and sizes."""
+class Change(Convert):
+    """A command that changes the pack `old`, which lies at the target before it."""
 
     repeats = True
+    allowed = ("old", "complete")
+
+    def begin(self) -> None:
+        super().begin()
+        shutil.copytree(self.folder / "old", self.path)
+
+    def state(self) -> str:
+        found = super().state()
+        return "old" if found == "wrong" and digest(self.path) == digest(self.folder / "old") else found
+
+
+class Overwrite(Change):
+    """A folder in the place of an old pack, of other images, whose parts have the very same names and sizes."""
 
     @property
     def words(self) -> list[str | Path]:
@@ -112,23 +126,10 @@ class Overwrite(Convert):
         packed(other, self.folder / "old", **options)
         parts = [manifests.read(self.folder / name).parts for name in ("old", "new")]
         assert [(part.name, part.bytes) for part in parts[0]] == [(part.name, part.bytes) for part in parts[1]]
-        self.old = digest(self.folder / "old")
-
-    def begin(self) -> None:
-        super().begin()
-        shutil.copytree(self.folder / "old", self.path)
-
-    def state(self) -> str:
-        found = super().state()
-        if found == "wrong" and digest(self.path) == self.old:
-            return "old"
-        return found
 
 
-class Append(Convert):
+class Append(Change):
     """Further photos into a pack of two parts, whose photos are in the folder too."""
-
-    repeats = True
 
     @property
     def words(self) -> list[str | Path]:
@@ -136,18 +137,7 @@ class Append(Convert):
 
     def prepare_source(self) -> None:
         packed(self.source, self.folder / "old", to=self.format, part_bytes=_PART)
-        self.old = digest(self.folder / "old")
         photos(self.source, _SAMPLES + 3)
-
-    def begin(self) -> None:
-        super().begin()
-        shutil.copytree(self.folder / "old", self.path)
-
-    def state(self) -> str:
-        found = super().state()
-        if found == "wrong" and digest(self.path) == self.old:
-            return "old"
-        return found
 
 
 class Repack(Convert):
@@ -171,6 +161,7 @@ class Index(Scene):
 
     repeats = True
     work = "index"
+    allowed = ("refused", "complete")
 
     @property
     def words(self) -> list[str | Path]:
@@ -266,16 +257,6 @@ SCENES: dict[str, type[Scene]] = {
     "write": Write,
     "finish": Finish,
 }
-ALLOWED = {
-    "convert": {"absent", "complete"},
-    "overwrite": {"old", "complete"},
-    "append": {"old", "complete"},
-    "repack": {"absent", "complete"},
-    "index": {"refused", "complete"},
-    "extract": {"absent", "complete"},
-    "write": {"absent", "complete"},
-    "finish": {"absent", "complete"},
-}
 
 
 def load_everything() -> None:
@@ -304,10 +285,10 @@ SAID = {
 }
 
 
-def check_end(scene: Scene, name: str, ended: Ended, what: str) -> str:
+def check_end(scene: Scene, ended: Ended, what: str) -> str:
     """After a fault, such as error=EIO or signal=KILL: an allowed state, a clear end; returns both as a text."""
     state = scene.state()
-    assert state in ALLOWED[name], (state, ended)
+    assert state in scene.allowed, (state, ended)
     where = f"{state}, {ended}, {json.dumps([str(word) for word in scene.words])}"
     if ended.code == 0:
         assert state == "complete", where

@@ -81,7 +81,7 @@ def with_threads(scene: Scene) -> None:
         type(scene).words = property(lambda self: [*words(self), "--threads", _THREADS])
 
 
-def sweep(scene: Scene, name: str, fault: Fault, points: int) -> Counter[str]:
+def sweep(scene: Scene, fault: Fault, points: int) -> Counter[str]:
     """The command with a fault at each of the calls; counts what came of it."""
     calls = Calls()
 
@@ -105,7 +105,7 @@ def sweep(scene: Scene, name: str, fault: Fault, points: int) -> Counter[str]:
             assert ended.code in (0, 4), ended
             found[f"short, {scene.state()}, exit {ended.code}"] += 1
         else:
-            found[check_end(scene, name, ended, fault.what)] += 1
+            found[check_end(scene, ended, fault.what)] += 1
             # with threads a run has now a call more, now one less
             assert ended.code != 0 or not met or met in HARMLESS, (number, total, met, ended)
         calls.arm(0, fault)
@@ -152,7 +152,7 @@ def main() -> None:
     else:
         scene = SCENES[name](Path(folder), format)
         with_threads(scene)
-        found = sweep(scene, name, FAULTS[what], int(points))
+        found = sweep(scene, FAULTS[what], int(points))
         shutil.rmtree(scene.place)
     sys.stdout.write(json.dumps(found) + "\n")
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from packer import codecs, formats
+from packer import formats
 from packer.schema import Field, Schema, Shape
 from tests.support import built_packs
 
@@ -72,21 +72,12 @@ def scene(number: int, *, height: int = 60, width: int = 80, at: tuple[float, fl
     }
 
 
-def record(fields: Schema, sample: dict[str, Any]) -> dict[str, bytes]:
-    """The encoded sample."""
-    return {
-        field.name: codecs.load(field.codec.partition(":")[0]).Codec(field).encode(sample[field.name])
-        for field in fields
-    }
-
-
 def write(
     folder: Path, samples: Sequence[dict[str, Any]], fields: Schema, *, format: str = "lmdb", parts: int = 2
 ) -> Path:
     """A pack of these samples."""
-    built_packs.make_pack(
-        folder, [record(fields, sample) for sample in samples], format=format, schema=fields, parts=parts
-    )
+    records = [built_packs.encoded(fields, sample) for sample in samples]
+    built_packs.make_pack(folder, records, format=format, schema=fields, parts=parts)
     return folder
 
 

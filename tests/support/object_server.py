@@ -196,11 +196,8 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
 
         def _send(self, status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
             self.send_response(status)
-            given = headers or {}
-            for name, value in given.items():
+            for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
                 self.send_header(name, value)
-            if "Content-Length" not in given:
-                self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(body)
@@ -272,12 +269,7 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
             if fault not in ("cut", "stall"):
                 self._send(status, data, headers)
                 return
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data[: len(data) // 2])
+            self._send(status, data[: len(data) // 2], {**headers, "Content-Length": str(len(data))})
             self.wfile.flush()
             if fault == "stall":
                 server.stalled.wait(60)
@@ -285,13 +277,8 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
 
         def _send_oddly(self, key: str, data: bytes, status: int, headers: dict[str, str], fault: str) -> None:
             self.close_connection = True
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(1 << 30 if fault == "longer" else len(data)))
-            if fault == "chunked":
-                self.send_header("Transfer-Encoding", "chunked")
-            self.end_headers()
+            headers["Content-Length"] = str(1 << 30 if fault == "longer" else len(data))
+            self._send(status, b"", headers | ({"Transfer-Encoding": "chunked"} if fault == "chunked" else {}))
             size = {"drip": 1, "slow": 256 << 10}.get(fault, 1 << 20)
             for start in range(0, len(data) if fault in ("drip", "slow") else 1 << 30, size):
                 chunk = data[start : start + size] if fault in ("drip", "slow") else bytes(size)

@@ -11,6 +11,7 @@ import torch
 
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
+from tests.support import batch_holders
 
 
 def sample_digest(sample: Mapping[str, Any]) -> str:
@@ -58,21 +59,4 @@ def same(one: Any, other: Any) -> bool:
 
 def digest_of(batches: Any) -> str:
     """sha256 over everything that a loader gives."""
-    found = hashlib.sha256()
-
-    def add(value: Any) -> None:
-        if isinstance(value, dict):
-            for name in sorted(value):
-                found.update(name.encode())
-                add(value[name])
-        elif isinstance(value, torch.Tensor):
-            found.update(value.contiguous().numpy().tobytes())
-        elif isinstance(value, list):
-            for item in value:
-                add(item)
-        else:
-            found.update(repr(value).encode())
-
-    for batch in batches:
-        add(batch)
-    return found.hexdigest()
+    return hashlib.sha256("".join(map(batch_holders.digest, batches)).encode()).hexdigest()

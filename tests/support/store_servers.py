@@ -105,6 +105,9 @@ class _S3Server(StoreServer):
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         }
 
+    def ask(self) -> None:
+        _opened(urllib.request.Request(f"http://127.0.0.1:{self.port}/{BUCKET}?list-type=2"))
+
 
 class SeaweedFS(_S3Server):
     """SeaweedFS in one process."""
@@ -112,16 +115,7 @@ class SeaweedFS(_S3Server):
     name = "seaweedfs"
 
     def __init__(self, folder: Path) -> None:
-        names = (
-            "s3.port",
-            "master.port",
-            "volume.port",
-            "filer.port",
-            "admin.port",
-            "s3.port.iceberg",
-            "s3.port.lance",
-        )
-        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self._ports = dict(zip(_SEAWEED_PORTS, free_ports(len(_SEAWEED_PORTS)), strict=True))
         super().__init__(folder, self._ports["s3.port"])
 
     def command(self) -> list[str]:
@@ -130,9 +124,6 @@ class SeaweedFS(_S3Server):
             *("-ip.bind=127.0.0.1", f"-bucket={BUCKET}", "-webdav=false", "-master.telemetry=false"),
             *(f"-{name}={port}" for name, port in self._ports.items()),
         ]
-
-    def ask(self) -> None:
-        _opened(urllib.request.Request(f"http://127.0.0.1:{self.port}/{BUCKET}?list-type=2"))
 
 
 class Rclone(_S3Server):
@@ -148,9 +139,6 @@ class Rclone(_S3Server):
     def command(self) -> list[str]:
         program = str(_MADE / "rclone/bin/rclone")
         return [program, "serve", "s3", "--addr", f"127.0.0.1:{self.port}", str(self.folder / "data")]
-
-    def ask(self) -> None:
-        _opened(urllib.request.Request(f"http://127.0.0.1:{self.port}/{BUCKET}?list-type=2"))
 
 
 class Azurite(StoreServer):
