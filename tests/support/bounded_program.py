@@ -46,8 +46,6 @@ import packer.inspect.verify  # noqa: E402
 import packer.pack.index_rebuild  # noqa: E402
 import packer.system.array_gathering  # noqa: E402
 
-EXIT_OF_VALUE = 0
-
 
 def commanded(*words: str) -> Callable[[Path, Path], int]:
     """The exit code of a command; {pack} and {work} stand for the folders."""

@@ -31,14 +31,12 @@ def part(name: str, box: Box) -> str:
     return f"<part><name>{name}</name><bndbox>{corners}</bndbox></part>"
 
 
-def annotation(
-    objects: Sequence[str], *, filename: str = "", size: tuple[int, int] | None = (64, 48), head: str = ""
-) -> str:
+def annotation(objects: Sequence[str], *, filename: str = "", size: tuple[int, int] | None = (64, 48)) -> str:
     """An annotation file. size: width and height."""
     stated = f"<size><width>{size[0]}</width><height>{size[1]}</height><depth>3</depth></size>" if size else ""
     named = f"<filename>{filename}</filename><path>C:\\someone\\else\\{filename}</path>" if filename else ""
     inner = "".join(objects)
-    return f"{head}<annotation><folder>VOC2012</folder>{named}{stated}<segmented>1</segmented>\n{inner}</annotation>"
+    return f"<annotation><folder>VOC2012</folder>{named}{stated}<segmented>1</segmented>\n{inner}</annotation>"
 
 
 def palette_mask(values: npt.NDArray[np.uint8]) -> bytes:
