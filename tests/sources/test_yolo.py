@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pytest
 
 import packer
-from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.sources._recognition import detect
 from packer.sources._trees.folder_tree import SourceRoot
@@ -132,6 +131,7 @@ def test_polygons_lie_one_behind_the_other(tmp_path: Path) -> None:
         sample["polygons"], np.array([[0, 0], [20, 0], [20, 20], [4, 4], [12, 4], [12, 8], [4, 8]])
     )
     assert (sample["polygon_starts"].tolist(), sample["polygon_box"].tolist()) == ([0, 3], [0, 2])
+    assert source.schema["polygons"].edges
     assert source[1]["polygons"].shape == source[2]["polygons"].shape == (0, 2)
     assert len(source[1]["boxes"]) == 1
 
@@ -214,21 +214,6 @@ def test_rows_are_shares_of_the_upright_image(tmp_path: Path, orientation: int, 
     for place, box in enumerate(boxes):
         rows, columns = np.nonzero((image == color(place)).all(axis=-1))
         np.testing.assert_allclose(box, [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1], atol=1e-4)
-
-
-def test_polygons_and_keypoints_move_with_a_rotated_image(tmp_path: Path) -> None:
-    """Corners are on the edges of the pixels at both ends, as the attribute `edges` of the field states."""
-    shown_objects(tmp_path / "in", 6)
-    corners = "0 0.1 0.083333333333 0.3 0.083333333333 0.3 0.333333333333 0.1 0.333333333333 0.1 0.2\n"
-    write(tmp_path / "in", {"labels/a.txt": corners})
-    packer.convert(tmp_path / "in", tmp_path / "a.pack")
-    with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
-        sample = dataset[0]
-    rows, columns = np.nonzero((np.asarray(sample["image"]) == color(0)).all(axis=-1))
-    polygon = np.asarray(sample["polygons"])
-    ends = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
-    np.testing.assert_allclose([*polygon.min(axis=0), *polygon.max(axis=0)], ends, atol=1e-3)
-    np.testing.assert_allclose(np.asarray(sample["boxes"])[0], ends, atol=1e-3)
 
 
 # ---- which images
@@ -411,19 +396,6 @@ def test_other_text_files_are_not_recognized(tmp_path: Path) -> None:
     write(tmp_path / "c", {"cat/1.png": small(), "dog/2.png": small(), "dvc.yaml": "stages: {}\n", "data.yaml": "x"})
     assert detected(tmp_path / "c") == "folder"
     assert Source.recognize(TREE, ["data.yaml", "images/a.png"]) is None
-
-
-def test_options_of_other_sources_exclude_it(tmp_path: Path) -> None:
-    root = made(tmp_path, None, a=ROW)
-    assert detect(root, given={"folders": "none"})[0] == "folder"
-    assert SourceSpec("auto", {"task": "segment"}).open(root)[0].kind == "yolo"
-
-
-def test_a_set_that_is_coco_too_is_ambiguous(tmp_path: Path) -> None:
-    root = build(tmp_path)
-    write(root, {"annotations/instances_val.json": '{"images": [], "annotations": [], "categories": []}'})
-    with pytest.raises(InvalidRequest, match="--from coco.*--from yolo"):
-        detect(root)
 
 
 def test_several_descriptions_are_ambiguous(tmp_path: Path) -> None:
