@@ -4,7 +4,6 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 
@@ -190,14 +189,3 @@ def test_eight_and_sixteen_bit_in_one_are_refused(tmp_path: Path) -> None:
     images = {"a": drawn(4, 6), "b": drawn(5, 6, 3, np.uint16)}
     with pytest.raises(InvalidRequest, match="several kinds.*uint16.*uint8"):
         Source(mmsr(tmp_path / "in", images))
-
-
-def test_opencv_agrees_on_files_that_were_packed_so(tmp_path: Path) -> None:
-    images = {}
-    for at, (channels, dtype) in enumerate([(3, np.uint8), (1, np.uint8)]):
-        path = write(tmp_path, {f"{at}.png": encoded(".png", drawn(5 + at, 7, channels, dtype))}) / f"{at}.png"
-        images[f"{at}.png"] = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
-    source = Source(mmsr(tmp_path / "in", images))
-    for row in range(2):
-        read = cv2.imread(str(tmp_path / f"{row}.png"), cv2.IMREAD_COLOR)
-        assert np.array_equal(source[row]["image"], read[:, :, ::-1])

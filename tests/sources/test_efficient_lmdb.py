@@ -17,7 +17,7 @@ from packer.sources._recognition import detect
 from packer.sources.records.efficient_lmdb import Source
 from tests.sources.test_pickled import Evil
 from tests.support.arrow_payloads import VERSIONS, of_image, recorded
-from tests.support.foreign_files import datum, lmdb_environment
+from tests.support.foreign_files import lmdb_environment
 from tests.support.source_trees import efficient_lmdb, image
 
 
@@ -112,14 +112,6 @@ def test_values_of_pyarrow_with_arrays_are_refused_by_name(tmp_path: Path) -> No
     root = lmdb_environment(tmp_path / "a.lmdb", {b"0": recorded("11.0.0")["array"]}, is_folder=False)
     with pytest.raises(InvalidRequest, match="arrays or tensors"):
         Source(root)
-
-
-def test_a_caffe_lmdb_is_told_apart(tmp_path: Path) -> None:
-    root = lmdb_environment(tmp_path / "in", {b"00000000": datum(image(1), 1)})
-    assert detect(root)[0] == "caffe-lmdb"
-    with pytest.raises(InvalidRequest, match="caffe-lmdb"):
-        Source(root)
-    assert detect(efficient_lmdb(tmp_path / "two"))[0] == "efficient-lmdb"
 
 
 def test_one_number_under_two_keys_is_refused(tmp_path: Path) -> None:

@@ -208,12 +208,6 @@ def test_samples_in_a_tar_stay_webdataset(tmp_path: Path, members: tuple[str, ..
     assert detect(tmp_path / "a.tar")[0] == "webdataset"
 
 
-@pytest.mark.parametrize("kind", ["cornell", "jacquard"])
-@pytest.mark.parametrize("maker", [gnu, packed, deflated])
-def test_grasp_sets_are_told_in_archives(tmp_path: Path, kind: str, maker: Callable[[Path, Path], Path]) -> None:
-    assert detect(maker(BUILDERS[kind](tmp_path / "in"), tmp_path / "x"))[0] == kind
-
-
 def test_an_archive_without_images_says_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(zip_of({"a.pdf": b"1", "b/c.pdf": b"2"}))
     with pytest.raises(InvalidRequest, match=r"no known.*\.pdf 2"):

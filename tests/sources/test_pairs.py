@@ -13,7 +13,6 @@ from PIL import Image
 import packer
 from packer import sources
 from packer.cli import main
-from packer.conversion.source_spec import SourceSpec
 from packer.datasets import LMDBDataset
 from packer.errors import BadInput, InvalidRequest
 from packer.sources import base
@@ -136,29 +135,6 @@ def test_roles_of_every_kind(tmp_path: Path) -> None:
     with LMDBDataset(tmp_path / "out") as dataset:
         assert dataset.schema["depth"].invalid == 0
         assert dataset.schema["split"].classes == ("train",)
-
-
-# ---- masks
-
-
-def test_masks_of_every_form_are_what_pillow_reads(tmp_path: Path) -> None:
-    root = tmp_path / "in"
-    values = np.arange(48 * 64, dtype=np.uint8).reshape(48, 64) // 7 % 5
-    palette = Image.frombytes("P", values.shape[::-1], values.tobytes())
-    palette.putpalette([0, 0, 0, 128, 0, 0, 0, 128, 0, 128, 128, 0, 0, 0, 128])
-    file = io.BytesIO()
-    palette.save(file, "PNG")
-    forms = {"gray": saved(values), "palette": file.getvalue(), "rgb": saved(np.dstack([values] * 3))}
-    forms |= {"one_bit": saved(values > 2)}
-    for name, data in forms.items():
-        write(root, {f"images/{name}.jpg": image(3, suffix=".jpg"), f"masks/{name}.png": data})
-    samples, _ = packed(root, tmp_path / "out", roles=ROLES)
-    found = {sample["key"]: np.squeeze(sample["mask"]) for sample in samples}
-    assert np.array_equal(found["gray"], by_pillow(root / "masks/gray.png"))
-    assert np.array_equal(found["palette"], by_pillow(root / "masks/palette.png"))
-    assert np.array_equal(found["rgb"], by_pillow(root / "masks/rgb.png")[:, :, 0])
-    assert np.array_equal(found["one_bit"], by_pillow(root / "masks/one_bit.png") * 255)
-    assert np.array_equal(found["palette"], values)
 
 
 # ---- layouts
@@ -369,45 +345,6 @@ def test_cityscapes_has_each_map_under_its_own_name(tmp_path: Path) -> None:
         assert np.unique(sample["train_ids"]).tolist() == [0, number % 19]
         assert np.unique(sample["instances"]).tolist() == [0, 1000 * number + 1]
     assert "color" not in "".join(name for name in noted if name.isidentifier())
-
-
-def test_instance_ids_of_16_bit_are_exact_and_move(tmp_path: Path) -> None:
-    root = tmp_path / "in"
-    values = np.zeros((48, 64), np.uint16)
-    values[:24, :32], values[24:, 32:] = 26001, 26002
-    name = "train/bonn/bonn_000000_000019"
-    write(root, {f"leftImg8bit/{name}_leftImg8bit.png": image(1)})
-    write(root, {f"gtFine/{name}_gtFine_instanceIds.png": saved(values)})
-    samples, _ = packed(root, tmp_path / "out")
-    assert np.array_equal(
-        np.squeeze(samples[0]["instances"]), by_pillow(root / f"gtFine/{name}_gtFine_instanceIds.png")
-    )
-    packer.convert(root, tmp_path / "small", resize=(24, 32))
-    with packer.open(tmp_path / "small", output="numpy") as dataset:
-        small = np.squeeze(dataset[0]["instances"])
-    assert (small.shape, set(np.unique(small).tolist())) == ((24, 32), {0, 26001, 26002})
-    notes = Source(root).notes
-    assert any(note.startswith("no mask: ") for note in notes)
-
-
-def test_a_split_without_labels_is_told(tmp_path: Path) -> None:
-    root = built(tmp_path / "in", CITYSCAPES)
-    for path in (root / "gtFine/test/bonn").iterdir():
-        path.unlink()
-    with pytest.raises(BadInput, match=r"test/bonn/bonn_000001_000024 \(no gtFine/"):
-        Source(root)
-    assert Source(root, missing="skip").schema["split"].classes == ("train", "val")
-
-
-def test_one_city_stays_in_one_random_split(tmp_path: Path) -> None:
-    for city in ("aachen", "bonn", "ulm", "jena"):
-        for number in range(3):
-            write(tmp_path, {f"a/{city}/{number}.png": image(number), f"m/{city}/{number}.png": labels(number)})
-    roles = ("image=a/{folder}/{stem}:image", "mask=m/{folder}/{stem}:mask")
-    spec = SourceSpec("pairs", {"roles": roles}, (), ("train=0.5", "val=0.5"), split_by="folder")
-    source, _ = spec.open(tmp_path)
-    found = {(source[row]["folder"], int(source[row]["split"])) for row in range(len(source))}
-    assert len(found) == 4
 
 
 # ---- ADE20K in full

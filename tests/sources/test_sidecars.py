@@ -22,9 +22,8 @@ from packer.sources import base
 from packer.sources._extend.sidecars import Sidecar, add_sidecars
 from packer.sources._file_pattern import SidecarPattern
 from packer.sources._trees.folder_tree import LinkLeadsOut
-from packer.sources.grasp import cornell as cornell_source
 from packer.sources.image_files import folder
-from tests.support.source_trees import cornell, depth, encoded, image, mask, write
+from tests.support.source_trees import depth, encoded, image, mask, write
 
 DEPTH = Sidecar("depth", "_d.tiff", "depth")
 CAPTION = Sidecar("caption", ".txt", "text")
@@ -89,17 +88,6 @@ def test_fields_are_added_to_every_sample(root: Path) -> None:
     ]
     assert "depth (_d.tiff)" in source.notes[-1]
     assert source.kind == "folder"
-
-
-def test_the_files_of_a_grasp_set_are_extended(tmp_path: Path) -> None:
-    inner = cornell_source.Source(cornell(tmp_path))
-    for index in range(len(inner)):
-        Path(f"{inner.root / inner.entry(index).stem}mask.png").write_bytes(mask(index))
-    source = add_sidecars(inner, [Sidecar("mask", "mask.png", "mask")])
-    assert source.schema.names == (*inner.schema.names, "mask")
-    assert source[0]["files"] == inner[0]["files"] | {"mask": "01/pcd0100mask.png"}
-    assert source.missing(1) == inner.missing(1) is not None
-    assert source.entry(0).stem == inner.entry(0).stem
 
 
 def test_a_missing_partner_is_an_error_or_leaves_the_sample_out(root: Path) -> None:

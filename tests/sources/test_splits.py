@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import packer
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
@@ -242,12 +241,3 @@ def test_a_name_of_several_samples_is_none(tmp_path: Path) -> None:
     stems = write(tmp_path, {"train.txt": "a/0.png\n1\n2.png\n"}) / "train.txt"
     with pytest.raises(BadInput, match=r" 1 \(.*several.*2.png \("):
         add_splits(folder.Source(root), {"train": stems})
-
-
-def test_random_splits_replace_the_splits_of_several_coco_files(tmp_path: Path) -> None:
-    root = BUILDERS["coco"](tmp_path / "in")
-    packer.convert(root, tmp_path / "own.pack")
-    assert packer.open(tmp_path / "own.pack").splits == ("train2017", "val2017")
-    packer.convert(root, tmp_path / "a.pack", splits={"one": 0.5, "two": 0.5})
-    assert packer.open(tmp_path / "a.pack").splits == ("one", "two")
-    assert packer.verify(tmp_path / "a.pack", source=root).problems == ()

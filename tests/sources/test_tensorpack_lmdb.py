@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import packer
-from packer.errors import BadInput, BadInputs, InvalidRequest
+from packer.errors import BadInput, InvalidRequest
 from packer.sources._recognition import detect
 from packer.sources.records.tensorpack_lmdb import Source
 from tests.sources.test_pickled import Evil
@@ -179,13 +179,6 @@ def test_keys_of_dicts_that_are_no_texts_are_bad(tmp_path: Path) -> None:
     assert source[0][name] == {"a": [{"b": 1}]}
     with pytest.raises(BadInput, match="not texts"):
         source[1]
-
-
-def test_a_bad_record_is_left_out_where_that_is_said(tmp_path: Path) -> None:
-    root = written(tmp_path / "a.lmdb", [[image(1), 1], [image(2), 2], Evil()])
-    with pytest.raises(BadInputs, match="1 of 3"):
-        packer.convert(root, tmp_path / "a.pack")
-    assert packer.convert(root, tmp_path / "a.pack", on_error="skip").samples == 2
 
 
 def test_components_that_some_records_looked_at_lack_are_told(tmp_path: Path) -> None:

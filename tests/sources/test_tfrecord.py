@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
 
@@ -479,28 +478,6 @@ def test_splits_and_subsets_are_of_records(tmp_path: Path, file: Path) -> None:
     assert [dataset[row]["label"] for row in range(len(dataset))] == [0, 2]
     with pytest.raises(InvalidRequest, match="records have none"):
         packer.convert(file, tmp_path / "b.pack", sidecars={"mask": "_m.png:mask"})
-
-
-def test_numbers_and_images_stay_what_they_are(tmp_path: Path) -> None:
-    """A red image stays red, and a depth with NaN and -1 keeps every bit, as floats and as .npy."""
-    red = np.zeros((8, 8, 3), np.uint8)
-    red[:, :, 2] = 255  # OpenCV's order
-    depth = np.float32([[np.nan, -1.0], [0.1, np.inf]])
-    file = tmp_path / "depth.npy"
-    np.save(file, depth)
-    features = {
-        "image": bytes_list(encoded(".png", red)),
-        "depth": bytes_list(file.read_bytes()),
-        "values": float_list(depth.ravel().tolist()),
-    }
-    packer.convert(write(tmp_path / "in", {"a.tfrecord": tfrecord([example(features)] * 2)}), tmp_path / "a.pack")
-    sample = packer.open(tmp_path / "a.pack")[1]
-    assert np.asarray(sample["depth"]).tobytes() == depth.tobytes()
-    assert np.asarray(sample["values"]).tobytes() == depth.tobytes()
-    pixels = np.asarray(sample["image"])
-    reds = pixels[0] if pixels.shape[0] == 3 else pixels[:, :, 0]
-    assert reds.min() == 255
-    assert cv2.imdecode(np.frombuffer(encoded(".png", red), np.uint8), cv2.IMREAD_COLOR)[0, 0].tolist() == [0, 0, 255]
 
 
 def test_a_feature_that_is_empty_wherever_packer_looks_is_said_to_stay_behind(tmp_path: Path) -> None:

@@ -137,12 +137,6 @@ def test_packed_by_pillow_the_pixels_are_exact_and_extract_and_verify_know_them(
     assert any("t.tga.png" in line for line in Comparison(tmp_path / "out", root).problems())
 
 
-def test_without_being_asked_pillow_is_not_used(tmp_path: Path) -> None:
-    root = write(tmp_path / "data", {"g.gif": FORMATS["g.gif"], "k.jpg": image(7, suffix=".jpg")})
-    assert [key for key, _ in Source(root).unread] == ["g.gif"]
-    assert Source(root, decode_with="pillow").unread == []
-
-
 def test_what_would_lose_something_is_refused(tmp_path: Path) -> None:
     frames = [Image.fromarray(pixels(seed)) for seed in range(3)]
     file = io.BytesIO()

@@ -18,7 +18,6 @@ import packer
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
-from packer.pack import manifest
 from packer.schema import PIXEL_KINDS
 from packer.sources import base
 from packer.sources._recognition import detect
@@ -36,7 +35,7 @@ from tests.support.foreign_files import (
     tfrecord,
 )
 from tests.support.image_files import npy, oriented
-from tests.support.source_trees import encoded, image, pasted_features, tar_shards, tree, write
+from tests.support.source_trees import encoded, image, tar_shards, tree, write
 
 END = bytes(1024)
 # a file of webdataset's ShardWriter, deflated in base 85, and in hex what webdataset reads of it
@@ -187,15 +186,6 @@ def test_images_of_several_suffixes_are_one_field_unless_a_sample_has_two(tmp_pa
     assert [field.name for field in two.schema] == ["key", "image", "png", "files"]
 
 
-def test_the_guess_is_said_as_what_to_type(tmp_path: Path) -> None:
-    source = Source(tar_shards(tmp_path))
-    said = next(note for note in source.notes if note.startswith("--feature"))
-    typed = pasted_features(said)
-    assert "'image=jpg;png" in said  # a shell would end the command there
-    assert typed == ("image=jpg;png:image", "label=cls:number", "seg=seg.png:mask", "text=txt:text")
-    assert Source(tmp_path, features=typed).schema == source.schema
-
-
 def test_that_there_are_no_labels_is_said(tmp_path: Path) -> None:
     found = {f"{top}/{number}.png": image(number) for top in ("cat", "dog") for number in range(2)}
     assert "no labels" in opened(tmp_path / "a", found).notes
@@ -337,14 +327,6 @@ def test_every_flipped_byte_of_a_header_is_found(tmp_path: Path) -> None:
         assert "a.tar@1024" in source.unread[0][0]
 
 
-def test_a_size_that_no_file_can_have_is_a_cut(tmp_path: Path) -> None:
-    header = tar_header(b"b.png", 0)
-    header = header[:124] + b"\xff" * 12 + header[136:148] + b" " * 8 + header[156:]
-    header = header[:148] + b"%06o\0 " % sum(header) + header[156:]
-    source = Source(write(tmp_path, {"a.tar": tar_member("a.png", image(1)) + header + END}))
-    assert (len(source), len(source.left_out)) == (1, 1)
-
-
 def test_what_follows_the_end_mark_is_said(tmp_path: Path) -> None:
     data = tar_archive(members(1)) + tar_archive(members(2))
     root = write(tmp_path / "in", {"a.tar": data})
@@ -362,13 +344,6 @@ def test_other_tar_files_are_named(tmp_path: Path) -> None:
         SourceSpec().open(root)
     with pytest.raises(InvalidRequest, match="pipe:"):  # a name like any other, and no command
         SourceSpec("webdataset").open(Path("pipe:touch hacked"))
-
-
-def test_a_pack_lists_what_was_left_out(tmp_path: Path) -> None:
-    root = write(tmp_path / "in", {"a.tar": tar_archive({**members(), "0003.png": image(3)})})
-    packer.convert(root, tmp_path / "a.pack", missing="skip")
-    assert list(manifest.read(tmp_path / "a.pack").skipped) == [("0003", "no member .cls")]
-    assert packer.verify(tmp_path / "a.pack", source=root).problems == ()
 
 
 # ---- what an entry is, by what lies beside it
