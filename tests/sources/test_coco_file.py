@@ -65,37 +65,6 @@ def test_polygons_and_none() -> None:
     assert all(np.array_equal(found, each, equal_nan=True) for found, each in zip(points, wanted, strict=True))
 
 
-def test_run_lengths_as_lists_and_texts() -> None:
-    runs = [{"size": [5, 10], "counts": counts} for counts in ([0, 20, 30], "::50:", [])]
-    found = [each.runs for each in objects(read(box(), *(box(segmentation=each) for each in runs)))]
-    assert [(list(each[0]), each[1]) if each else None for each in found] == [
-        None,
-        ([0, 20, 30], (5, 10)),
-        (list("::50:"), (5, 10)),
-        ([], (5, 10)),
-    ]
-
-
-def test_keypoints() -> None:
-    found = read(box(keypoints=[1, 2, 2, 3.5, 4, 1, 0, 0, 0]), box(), box(keypoints=[]))
-    points = [np.frombuffer(each.keypoints, np.float32).tolist() for each in objects(found)]
-    assert points == [[1, 2, 2, 3.5, 4, 1, 0, 0, 0], [], []]
-    assert found.most_keypoints == 3
-
-
-def test_captions_labels_and_panoptic() -> None:
-    found = read(
-        {"id": 1, "image_id": 1, "category_id": 0, "caption": "hello"},
-        {"id": 2, "image_id": 1, "caption": "\u00fc\U0001f600"},
-        {"id": 3, "image_id": 2, "category_id": 7},
-        {"image_id": 2, "file_name": "b.png", "segments_info": [{"id": 460551, "category_id": 0, "iscrowd": 1}]},
-    )
-    assert found.values["captions"] == {1: ["hello", "\u00fc\U0001f600"]}
-    assert found.values["labels"] == {2: [7]}
-    assert found.values["panoptic"] == {2: [("b.png", ((460551, 0, 1),))]}
-    assert found.kinds == {"captions", "labels", "panoptic"}
-
-
 def test_ids_of_images_may_be_texts_and_whole_floats() -> None:
     images = [{"id": "frankfurt_0", "file_name": "a.jpg"}, {"id": 2.0, "file_name": "b.jpg"}]
     found = read(box(image_id="frankfurt_0", id="u-1"), box(image_id=2), images=images)

@@ -1,8 +1,6 @@
 """The Cornell source: every layout that is passed on, depth from files or clouds, labels, objects."""
 
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 from packer.errors import BadInput
 from packer.sources import base
 from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources._trees.listing import scan
 from packer.sources.grasp.cornell import Source
 from tests.support.source_trees import NAN_RECTANGLE, RECTANGLES, cornell, keys, scene, write
 
@@ -26,21 +23,6 @@ def root(tmp_path: Path) -> Path:
 def remove(root: Path, pattern: str) -> None:
     for path in [*root.rglob(pattern)]:
         path.unlink()
-
-
-def layouts(root: Path, target: Path) -> Iterator[Path]:
-    """The same scenes flat, by role, and in further folders."""
-    files = [path for path in root.rglob("pcd[0-9]*") if re.fullmatch(r"pcd\d{4}(r\.png|d\.tiff|c...\.txt)", path.name)]
-    roles = {"r.png": "image", "d.tiff": "depth_image", "cpos.txt": "pos_label", "cneg.txt": "neg_label"}
-    for layout in ("flat", "by_role", "wrapped"):
-        for path in files:
-            folder = {
-                "flat": "",
-                "by_role": roles[path.name[7:]],
-                "wrapped": f"raw/data{path.parent.name}/{path.parent.name}",
-            }[layout]
-            write(target / layout, {f"{folder}/{path.name}".strip("/"): path.read_bytes()})
-        yield target / layout
 
 
 def test_scenes_hold_what_their_files_hold(root: Path) -> None:
@@ -76,21 +58,14 @@ def test_scenes_hold_what_their_files_hold(root: Path) -> None:
     assert "depth" not in Source(root, depth_from="none")[0]["files"]
 
 
-def test_every_layout_gives_the_same_samples(root: Path, tmp_path: Path) -> None:
-    shutil.rmtree(root / "processedData")
+def test_files_of_a_scene_may_be_in_folders_by_role(root: Path) -> None:
     expected = Source(root)
-    for folder in layouts(root, tmp_path):
-        source = Source(folder)
-        assert keys(source) == keys(expected)
-        for index in range(len(source)):
-            sample, wanted = source[index], expected[index]
-            for name in source.schema.names:
-                if name != "files":
-                    assert np.array_equal(sample[name], wanted[name])
-            assert {Path(path).name for path in sample["files"].values()} == {
-                path.name for path in base.file_paths(source, index)
-            }
-        assert Source.recognize(TREE, scan(folder).names) is not None
+    for path in [*root.rglob("pcd[0-9]*.tiff"), *root.rglob("pcd[0-9]*.txt")]:
+        write(root, {f"{path.name[7:]}/{path.name}": path.read_bytes()})
+        path.unlink()
+    source = Source(root)
+    assert sorted(keys(source)) == sorted(keys(expected))
+    assert source[0]["files"]["depth"] == "d.tiff/pcd0100d.tiff"
 
 
 def test_order_is_that_of_the_cpos_paths(tmp_path: Path) -> None:

@@ -76,21 +76,6 @@ def test_a_grasp_by_hand(root: Path) -> None:
     )
 
 
-def test_the_angle_is_clockwise_on_the_screen(root: Path) -> None:
-    """A bar at 30 degrees is gripped across: the ends of the opening are outside, the center is inside."""
-    height, width, turned = 48, 64, np.deg2rad(30)
-    y, x = np.mgrid[:height, :width]
-    along = (x - 32) * np.cos(turned) + (y - 24) * np.sin(turned)
-    across = -(x - 32) * np.sin(turned) + (y - 24) * np.cos(turned)
-    bar = (np.abs(along) < 18) & (np.abs(across) < 4)
-    made = np.array([[1, 32, 24, 20, 6, 30 - 90]], np.float32)
-    (root / f"grasp_label_positive/{B}_3.pt").write_bytes(saved(made))
-    (corners,) = Source(root)[1]["grasps"]
-    center, ends = corners.mean(axis=0), [corners[[0, 3]].mean(axis=0), corners[[1, 2]].mean(axis=0)]
-    inside = [bool(bar[round(float(at[1])), round(float(at[0]))]) for at in (center, *ends)]
-    assert inside == [True, False, False]
-
-
 def test_the_scores_and_numbers_are_exact(root: Path) -> None:
     made = np.array([[1e-30, 1 / 3, 2 / 3, 4.1, 5.3, -89.99999]], np.float32)
     (root / f"grasp_label_positive/{B}_3.pt").write_bytes(saved(made))
@@ -98,12 +83,6 @@ def test_the_scores_and_numbers_are_exact(root: Path) -> None:
     assert source[1]["grasp_rows"].tobytes() == made.tobytes() and source.missing(1) is None
     (root / f"grasp_label_positive/{B}_3.pt").write_bytes(saved(made.astype(np.float64) + 1e-12))
     assert "float64" in str(Source(root).missing(1))
-
-
-def test_a_view_of_a_larger_tensor_is_its_own_rows(root: Path) -> None:
-    made = torch.from_numpy(rows(1, 20))
-    (root / f"grasp_label_positive/{B}_3.pt").write_bytes(saved(made[4:7]))
-    assert np.array_equal(Source(root)[1]["grasp_rows"], made[4:7].numpy())
 
 
 class Evil:

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import cv2
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,41 +89,3 @@ def test_corners_and_rows_say_the_same(rows: list[tuple[float, ...]]) -> None:
     assert np.allclose(np.linalg.norm(p2 - p1, axis=1), values[:, 4], atol=1e-2)
     opening = np.stack([np.cos(np.radians(values[:, 2])), np.sin(np.radians(values[:, 2]))], axis=1)
     assert np.allclose(p1 - p0, opening * values[:, 3:4], atol=1e-2)
-
-
-def test_the_opening_of_a_grasp_stands_across_a_bar_that_is_turned_clockwise() -> None:
-    mask = np.zeros((200, 200), np.uint8)
-    bar = cv2.boxPoints(((100, 100), (120, 20), 30))  # OpenCV turns clockwise on the screen, y down
-    cv2.fillPoly(mask, [np.round(bar).astype(np.int32)], 255)
-    assert mask[100 + 25, 100 + 43] == 255  # its end lies right and below
-    (across,) = corners(np.array([[100, 100, 30 - 90, 40, 10]], float))
-    (along,) = corners(np.array([[100, 100, 30, 40, 10]], float))
-
-    def ends(grasp: npt.NDArray[np.float32]) -> list[int]:
-        x, y = np.round([grasp[[0, 3]].mean(axis=0), grasp[[1, 2]].mean(axis=0)]).astype(int).T
-        return [int(value) for value in mask[y, x]]
-
-    assert ends(across) == [0, 0]
-    assert ends(along) == [255, 255]
-
-
-def test_files_that_jacquard_v2_corrected_lose_no_digit(tmp_path: Path) -> None:
-    """Its tool puts a row before the others, ends lines with LF and the last one with nothing.
-
-    The networks' loaders cut the last character of each line, so that 26.06 there becomes 26.0.
-    """
-    rows = ["31.5;44.0;12.5;40.0;20.0", "52.5;40.25;68.2203;25.5;26.06"]
-    one = f"JacquardV2_Dataset_0/{HASH_32}/0_{HASH_32}"
-    other = f"JacquardV2_Dataset_0/{HASH_32}/1_{HASH_32}"
-    root = write(tmp_path / "v2", {
-        **view(one, 1, grasps="\n".join(rows)),
-        **view(other, 2, grasps="".join(f"{row}\r\n" for row in rows[1:])),
-    })  # fmt: skip
-    source = Source(root)
-    expected = [[float(word) for word in row.split(";")] for row in rows]
-    assert source[0]["grasp_rows"].tolist() == expected
-    assert source[1]["grasp_rows"].tolist() == expected[1:]
-    assert source[0]["grasps_file"] == "\n".join(rows).encode()
-    assert source.missing(0) is None
-    cut = [line[:-1].rpartition(";")[2] for line in source[0]["grasps_file"].decode().splitlines(keepends=True)]
-    assert cut == ["20.0", "26.0"]

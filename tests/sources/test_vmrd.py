@@ -100,14 +100,6 @@ def test_lists_are_splits(root: Path) -> None:
     assert [int(source[index]["split"]) for index in range(3)] == [0, 1, 1]
 
 
-def test_a_geometry_moves_grasps_and_boxes_alike(root: Path, tmp_path: Path) -> None:
-    packer.convert(root, tmp_path / "a.pack", resize=(24, 32))
-    with packer.open(tmp_path / "a.pack", output="numpy") as dataset:
-        sample = dataset[1]
-    assert sample["boxes"].tolist() == [[0, 0, 32, 24]]
-    assert np.allclose(sample["grasps"][0], np.asarray([[0.25, 0.75], [1.25, 1.75], [2.25, 2.75], [3.25, 3.75]]))
-
-
 def test_numbers_of_objects_that_do_not_agree_are_told(tmp_path: Path) -> None:
     objects = [vmrd.related("a", (1, 1, 9, 9), 1, fathers=(7,)), vmrd.related("b", (1, 1, 9, 9), 1)]
     root = vmrd.build(tmp_path)
