@@ -246,16 +246,6 @@ def test_there_is_no_folder_above_an_archive(tmp_path: Path) -> None:
         SourceSpec("folder", sidecars=("mask=../masks/{stem}.png:mask",)).open(archive)
 
 
-def test_splits_name_files_of_the_archive(tmp_path: Path) -> None:
-    folder = photos(tmp_path / "in")
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
-    write(tmp_path, {"train.txt": "\n".join(names[:8]), "test.txt": "\n".join(names[8:])})
-    splits = (f"train={tmp_path / 'train.txt'}", f"test={tmp_path / 'test.txt'}")
-    convert(folder, tmp_path / "a.pack", splits=splits)
-    convert(deflated(folder, tmp_path / "b"), tmp_path / "b.pack", splits=splits)
-    assert manifests.read(tmp_path / "b.pack").pack_id == manifests.read(tmp_path / "a.pack").pack_id
-
-
 def test_what_cannot_be_read_is_skipped_and_listed_as_of_the_folder(tmp_path: Path) -> None:
     folder = photos(tmp_path / "in")
     write(folder, {"class0/bad.jpg": b"\xff\xd8\xff no image", "class1/x.heic": b"\0\0\0\x18ftypheic"})
@@ -271,16 +261,6 @@ def test_what_cannot_be_read_is_skipped_and_listed_as_of_the_folder(tmp_path: Pa
         assert not any(str(tmp_path) in reason for _, reason in found.skipped)
 
 
-def test_a_changed_archive_is_a_changed_source(tmp_path: Path) -> None:
-    folder = photos(tmp_path / "in")
-    archive = stored(folder, tmp_path / "x")
-    convert(archive, tmp_path / "a.pack")
-    write(folder, {"class0/0000.jpg": image(99, suffix=".jpg")})
-    archive = stored(folder, tmp_path / "x")
-    problems = list(Comparison(tmp_path / "a.pack", archive).problems())
-    assert len(problems) == 1 and "x.zip/class0/0000.jpg" in problems[0] and "differs" in problems[0]
-
-
 @pytest.mark.parametrize("maker", [pax, packed, deflated])
 def test_a_conversion_goes_on_in_an_archive_that_has_not_changed(
     tmp_path: Path, maker: Callable[[Path, Path], Path]
@@ -294,15 +274,6 @@ def test_a_conversion_goes_on_in_an_archive_that_has_not_changed(
     assert fingerprint() == before
     os.utime(archive, ns=(1, 1))
     assert fingerprint() != before
-
-
-def test_clutter_is_passed_over_as_in_a_folder(tmp_path: Path) -> None:
-    files = {"cat/1.png": image(1), "cat/._1.png": b"x", "__MACOSX/cat/._1.png": b"x", ".DS_Store": b""}
-    files |= {".git/config": b"", ".mine/2.png": image(2), ".mine/deep/3.png": image(3)}
-    folder = write(tmp_path / "in", files)
-    expected = sources.load("folder").Source(folder)
-    for maker in (gnu, stored):
-        assert sources.load("folder").Source(maker(folder, tmp_path / "x")).notes == expected.notes
 
 
 # ---- hostile archives

@@ -222,16 +222,6 @@ def test_what_is_no_data_set_is_refused(refused: str, tmp_path: Path) -> None:
         Source(tmp_path / "a.npz")
 
 
-def test_members_that_lie_over_each_other_are_refused(tmp_path: Path) -> None:
-    data = zip_of({"a.npy": npy(PIXELS), "b.npy": npy(PIXELS)}, method=zipfile.ZIP_STORED)
-    second = data.index(b"PK\3\4", 4)
-    at = data.rindex(b"PK\1\2") + 42  # where the directory says that the second one begins
-    assert struct.unpack_from("<I", data, at) == (second,)
-    write(tmp_path, {"a.npz": data[:at] + struct.pack("<I", 0) + data[at + 4 :]})
-    with pytest.raises(BadInput, match="is damaged"):
-        Source(tmp_path / "a.npz")
-
-
 def test_npy_files_that_are_cut_or_longer_are_damage(tmp_path: Path) -> None:
     data = npy(PIXELS)
     for changed in (data[:-1], data + b"x", data[:70]):

@@ -18,15 +18,7 @@ from packer.system.parallel import ordered_map
 from tests.support.audit_events import watched
 from tests.support.source_trees import BUILDERS, pasted_features, write
 
-NAMES = ("basicsr-lmdb", "caffe-lmdb", "efficient-lmdb", "hdf5", "image2lmdb", "n5", "npy", "npz", "recordio")
-NAMES += ("tensorpack-lmdb", "tfrecord", "webdataset")
-
-
-def test_every_source_of_records_is_tested_here(tmp_path: Path) -> None:
-    found = {
-        name for name in sources.names() if sources.load(name).Source(BUILDERS[name](tmp_path / name)).holds_records
-    }
-    assert found == set(NAMES)
+NAMES = [name for name in sources.names() if sources.load(name).Source.holds_records]
 
 
 @pytest.fixture(params=NAMES)

@@ -515,12 +515,3 @@ def test_names_that_sort_before_letters(tmp_path: Path) -> None:
     source = Source(images(tmp_path, {"a": annotation([]), "@": annotation([annotated_object("x", (1, 1, 2, 2))])}))
     assert [source.key(index) for index in range(2)] == ["@", "a"]
     assert len(source[0]["boxes"]) == 1
-
-
-def test_lines_without_a_image_are_told(tmp_path: Path) -> None:
-    root = images(tmp_path, {"a": annotation([])})
-    write(root, {"ImageSets/Main/train.txt": "a\nb\n", "ImageSets/Main/test.txt": "c\n"})
-    source = Source(root)
-    assert "2 lines of lists without an image: c (ImageSets/Main/test.txt), b (ImageSets/Main/train.txt)" in notes(
-        source
-    )

@@ -17,7 +17,7 @@ from packer.sources.annotations._yolo_description import (
     read_yaml,
 )
 from packer.sources.annotations._yolo_labels import RowForm, Task, label_names, read_labels
-from packer.sources.annotations._yolo_splits import DescribedPaths, folder_splits, without_duplicates
+from packer.sources.annotations._yolo_splits import DescribedPaths, folder_splits
 
 YAML = Path("set/data.yaml")
 DARKNET = Path("set/obj.data")
@@ -150,13 +150,6 @@ def rows(
 ) -> dict[str, list]:
     found = read_labels(text.encode(), TEXT, RowForm(task, classes, keypoints))
     return {name: np.round(value, 9).tolist() for name, value in found._asdict().items()}
-
-
-def test_boxes_are_centers_and_sides() -> None:
-    found = rows("\ufeff0 0.5 0.5 0.25 0.5\r\n\r\n  12 .25 2.5e-1 0.125 0.125  \n", "detect")
-    assert found["boxes"] == [[0.375, 0.25, 0.625, 0.75], [0.1875, 0.1875, 0.3125, 0.3125]]
-    assert found["classes"] == [0, 12]
-    assert rows("", "detect")["boxes"] == rows(" \n\n", "detect")["boxes"] == []
 
 
 def test_oriented_boxes_are_four_corners_and_some_may_be_outside() -> None:
@@ -294,13 +287,3 @@ def test_folders_are_splits_if_every_image_is_in_one() -> None:
     assert list(folder_splits(["train/images/1.jpg", "valid/images/a/2.jpg"])) == ["train", "valid"]
     for names in (["images/1.jpg"], ["images/train/1.jpg", "images/2.jpg"], ["train/1.jpg"]):
         assert folder_splits(names) == {"": names}
-
-
-def test_an_image_belongs_to_one_split() -> None:
-    found = {"train": ["b", "a"], "val": ["a", "c"], "test": ["c", "a"]}
-    assert without_duplicates(found, "first", "set") == ({"train": ["a", "b"], "val": ["c"]}, [])
-    assert without_duplicates(found, "skip", "set") == ({"train": ["b"]}, ["a", "c"])
-    with pytest.raises(BadInput, match=r"2 images.*a \(train.*c \(val"):
-        without_duplicates(found, "error", "set")
-    with pytest.raises(BadInput, match=r"1 image.*a \(train"):
-        without_duplicates({"train": ["a", "a"]}, "error", "set")
