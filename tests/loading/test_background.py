@@ -1,14 +1,12 @@
 """BackgroundIterator and DataLoaderX: they run ahead and no further, end with their consumer, and lose no exception."""
 
 import gc
-import signal
 import threading
 import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +15,6 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from packer.errors import InvalidRequest
 from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX, background_iterator
-from tests.support import warm_python
 from tests.support.child_processes import child
 
 LONG_S = 60.0
@@ -228,36 +225,6 @@ def test_a_stopped_thread_that_still_reads_is_waited_for(monkeypatch: pytest.Mon
         del batches
     prefetcher.wait_for_the_end()
     assert len(together) >= 3 and not any(together)
-
-
-SCRIPT = """
-import sys, time
-sys.path.insert(0, {root!r})
-from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX
-def slow():
-    while True:
-        time.sleep(0.02)
-        yield 1
-batches = iter({make})
-next(batches)
-print("ready", flush=True)
-{end}
-"""
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("make", ["BackgroundIterator(slow())", "CUDAPrefetcher(slow(), 'cpu')"])
-@pytest.mark.parametrize("end", ["", "for batch in batches: pass"])
-def test_a_program_ends_in_the_middle(make: str, end: str) -> None:
-    code = SCRIPT.format(root=str(Path(__file__).parents[2]), make=make, end=end)
-    with warm_python.started(code) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        if end:
-            time.sleep(0.1)
-            process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=LONG_S)
-    assert process.returncode == (-signal.SIGINT if end else 0), errors
-    assert errors.count("Traceback") == (1 if end else 0), errors
 
 
 # ---- DataLoaderX

@@ -34,46 +34,6 @@ SCRIPT = """
 import json, sys
 import torch.distributed as distributed
 import packer
-rank, store, pack = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-loader = packer.Loader(packer.open(pack, fields=("key", "image")), 4, shuffle=True)
-epochs = []
-for epoch in range(2):
-    loader.set_epoch(epoch)
-    keys = []
-    for batch in loader:
-        keys.append(batch["key"])
-        distributed.barrier()  # hangs, where ranks disagree on the number of steps
-    epochs.append(keys)
-stream = packer.Loader(packer.open(pack, fields=("key",)), 4, steps_per_epoch=3)
-steps = sum(1 for batch in stream)
-sampler = packer.Loader(packer.open(pack, fields=("key",)), 4, sampler=[1, 2])
-print(json.dumps([epochs, steps, [batch["key"] for batch in sampler]]))
-distributed.destroy_process_group()
-"""
-
-
-def test_two_processes_take_their_ranks_from_torch_distributed(tmp_path: Path, path: Path) -> None:
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{SCRIPT}"
-    with ExitStack() as stack:
-        given = [(str(rank), str(tmp_path / "store"), str(path)) for rank in (0, 1)]
-        processes = [stack.enter_context(warm_python.started(code, *words)) for words in given]
-        ended = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], ended
-    found = [json.loads(output.splitlines()[-1]) for output, _ in ended]
-    for epoch in range(2):
-        one, other = (each[0][epoch] for each in found)
-        assert len(one) == len(other) == 3
-        keys = [key for batch in one + other for key in batch]
-        assert sorted(keys) == [f"scene {number:04d}" for number in range(COUNT)]
-    assert [each[1] for each in found] == [3, 3]
-    assert [each[2] for each in found] == [[["scene 0001", "scene 0002"]]] * 2  # a sampler is told by its caller
-
-
-MADE_BEFORE = """
-import json, sys
-import torch.distributed as distributed
-import packer
 rank, store, pack, workers = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
 SIZE = 11  # 12 and 11 samples a rank: the second of two batches has one sample on each
 
@@ -93,6 +53,8 @@ resumed.load_state_dict(state)  # of two ranks, where there is one as yet
 found = {"alone": [len(loader), keys(loader)], "stream alone": keys(stream)}
 distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
 found["lengths"] = [len(loader), len(stream), len(swapped)]
+found["after"] = keys(after := made())
+found["sampler"] = keys(packer.Loader(packer.open(pack, fields=("key",)), 4, sampler=[1, 2]))
 found["together"] = keys(loader)
 found["rest"] = [keys(resumed), left]
 found["pass"] = [begun, *left]
@@ -105,15 +67,17 @@ distributed.destroy_process_group()
 found["state"] = [loader.state_dict(), state]
 found["rest"].append(keys(batches))
 print(json.dumps(found))
-for each in (loader, resumed, stream, swapped, explicit):
+for each in (loader, resumed, stream, swapped, explicit, after):
     each.close()
 """
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_loader_created_before_the_process_group_shares_its_passes(tmp_path: Path, path: Path, workers: int) -> None:
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{MADE_BEFORE}"
+def test_loaders_share_their_passes_whether_created_before_the_process_group_or_after(
+    tmp_path: Path, path: Path, workers: int
+) -> None:
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{SCRIPT}"
     with ExitStack() as stack:
         given = [(str(rank), str(tmp_path / "store"), str(path), str(workers)) for rank in (0, 1)]
         processes = [stack.enter_context(warm_python.started(code, *words)) for words in given]
@@ -124,9 +88,10 @@ def test_a_loader_created_before_the_process_group_shares_its_passes(tmp_path: P
     for found in (one, other):
         assert found["alone"][0] == 3 and sorted(key for batch in found["alone"][1] for key in batch) == names
         assert found["lengths"] == [2, 2, 2]
+        assert found["sampler"] == [["scene 0001", "scene 0002"]], "a sampler is told by its caller"
         assert found["rest"] == [found["rest"][0]] * 3, "the state does not resume its own rank"
         assert found["state"][0] == found["state"][1], "the state is not that of its pass"
-    for name in ("together", "pass", "swapped"):
+    for name in ("together", "pass", "swapped", "after"):
         assert len(one[name]) == len(other[name]) == 2
         assert sorted(key for batch in one[name] + other[name] for key in batch) == names
     assert one["swapped"] == other["pass"] and other["swapped"] == one["pass"], "rank= does not win"

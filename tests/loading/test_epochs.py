@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, Subset
+from torch.utils.data import DataLoader, RandomSampler, Subset
 
 import packer
 from packer import Loader
@@ -101,19 +101,6 @@ def test_two_iterators_of_one_loader_do_not_disturb_each_other(keyed: PackDatase
     pairs = list(zip(first, second, strict=True))
     assert [one["key"] for one, _ in pairs] == [other["key"] for _, other in pairs]
     assert loader.state_dict()["epoch"] == 1, "only the newest iterator is followed"
-
-
-def test_samplers(keyed: PackDataset) -> None:
-    every = list(keyed.keys())
-    assert keys(Loader(keyed, 2, sampler=[5, 0, 5])) == [every[5], every[0], every[5]]
-    generator = torch.Generator().manual_seed(3)
-    loader = Loader(keyed, 4, sampler=RandomSampler(range(COUNT), generator=generator))
-    assert sorted(keys(loader)) == every != keys(loader)
-    shares = [DistributedSampler(keyed, 2, rank, shuffle=True) for rank in (0, 1)]
-    found = [keys(Loader(keyed, 4, sampler=share)) for share in shares]
-    assert {*found[0], *found[1]} == set(every)
-    with pytest.raises(packer.errors.BadIndex, match="99"):
-        list(Loader(keyed, 2, sampler=[0, 99]))
 
 
 # ---- endless streams

@@ -4,7 +4,6 @@ import gc
 import multiprocessing
 import os
 import signal
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,10 +16,10 @@ from torch.utils.data import Dataset, RandomSampler, Subset
 import packer
 from packer import Loader, formats
 from packer.datasets.pack_dataset import PackDataset
-from packer.errors import CorruptRecord, InvalidRequest
+from packer.errors import InvalidRequest
 from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop
 from packer.system import shared_memory
-from tests.support import built_packs, marked_packs, warm_python
+from tests.support import marked_packs, warm_python
 from tests.support.child_processes import child
 from tests.support.descriptors import open_files
 from tests.support.sample_digests import digest_of
@@ -232,19 +231,6 @@ def refused(*_: object) -> None:
 # ---- what goes wrong
 
 
-def test_a_damaged_value_names_pack_key_and_field(tmp_path: Path) -> None:
-    folder = marked_packs.pack(tmp_path / "damaged.pack", 12, format="lmdb", image="png", parts=1)
-    (part,) = folder.glob("part-*")
-    value = built_packs.values(folder)[7]["image"]
-    built_packs.flip(part, part.read_bytes().find(value) + len(value) // 2)
-    loader = Loader(packer.open(folder), 2, num_workers=2)
-    found = []
-    with pytest.raises(CorruptRecord, match=r"part-00000.*'scene 0007'.*'image'") as caught:
-        found.extend(batch["key"] for batch in loader)
-    assert len(found) == 3 and "Traceback" not in str(caught.value)
-    assert next(iter(loader))["key"] == ["scene 0000", "scene 0001"]
-
-
 class Raising:
     """A transform that fails at one sample."""
 
@@ -331,34 +317,6 @@ def test_a_forked_child_begins_its_own(dataset: PackDataset) -> None:
     outcome = child(lambda: [[len(batch["key"]) for batch in loader], loader.close()])
     assert outcome.value == [[4, 4, 4, 4, 4, 3], None], outcome
     assert sum(len(batch["key"]) for batch in batches) == 19
-
-
-SCRIPT = """
-import sys, time
-sys.path.insert(0, {root!r})
-import packer
-loader = packer.Loader(packer.open({pack!r}), 4, num_workers=2)
-print("ready", flush=True)
-while {forever}:
-    for batch in loader:
-        time.sleep(0.001)
-batches = iter(loader)
-next(batches)
-"""
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_a_program_may_end_in_the_middle(root: Path, interrupted: bool) -> None:
-    with warm_python.started(
-        SCRIPT.format(root=str(ROOT), pack=str(root / "jpeg.pack"), forever=interrupted)
-    ) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        if interrupted:
-            time.sleep(0.5)
-            process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=LONG_S)
-    assert process.returncode == (-signal.SIGINT if interrupted else 0), errors
-    assert errors.count("Traceback") == interrupted, errors
 
 
 def test_it_says_what_makes_the_batches(dataset: PackDataset) -> None:
