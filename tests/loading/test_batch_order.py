@@ -1,6 +1,8 @@
-"""Batch order: batch samplers as in torch's DataLoader, batches dealt out to ranks, resuming, errors."""
+"""Batch order: batches of weights, buckets, mixes and batch samplers dealt out to ranks, resuming, errors."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
-from packer import Loader
+from packer import Loader, Mix
 from packer.errors import InvalidRequest
+from packer.loading import SizeBuckets
 from packer.loading.batch_order import BatchOrder
 from packer.loading.sampling import Span, Step
 
@@ -84,6 +87,82 @@ def test_another_number_of_ranks_shares_the_rest(
     assert len(set(seen)) == len(seen)
     if not drop:
         assert seen == list(range(sum(given_lengths)))
+
+
+# ---- whatever makes the batches
+
+BOTH = [DATA[:15], DATA[15:]]
+SIZES = [(9 + at % 5, 9) for at in range(40)]
+ORDERS: dict[str, Callable[..., Loader]] = {
+    "weights": lambda **how: Loader(DATA, 3, weights=[at % 5 for at in range(40)], **how),
+    "size buckets": lambda **how: Loader(DATA, batch_sampler=SizeBuckets(DATA, 3, sizes=SIZES), **how),
+    "mix": lambda **how: Loader(Mix(BOTH, (0.6, 0.4), epoch="longest"), 3, shuffle=True, **how),
+    "mix by chance": lambda **how: Loader(
+        Mix([DATA[:15], DATA[15:]], (0.6, 0.4), epoch="longest", exact=False), 3, **how
+    ),
+}
+STREAMS = ("weights", "mix", "mix by chance")
+CASES = [(name, None) for name in ORDERS] + [(name, 11) for name in STREAMS]
+
+
+def ranks_of(name: str, count: int, steps: int | None = None) -> list[Loader]:
+    return [ORDERS[name](rank=rank, world_size=count, seed=3, steps_per_epoch=steps) for rank in range(count)]
+
+
+def drawn(loaders: Iterable[Any]) -> list[int]:
+    """The samples of an epoch of all of them, sorted."""
+    return sorted(index for loader in loaders for batch in lists(loader) for index in batch)
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_all_ranks_together_make_the_samples_of_one(name: str) -> None:
+    wanted = drawn(ranks_of(name, 1))
+    for count in (2, 3):
+        assert len({len(each) for each in ranks_of(name, count)}) == 1
+        assert drawn(ranks_of(name, count)) == wanted
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("ranks", [(1, 2), (2, 3), (3, 1), (2, 1)])
+@pytest.mark.parametrize(("name", "steps"), CASES)
+def test_other_ranks_go_on_with_the_same_samples(name: str, steps: int | None, ranks: tuple[int, int]) -> None:
+    before, after = ranks
+    begun, others = ranks_of(name, before, steps), ranks_of(name, after, steps)
+    seen = sorted(index for loader in begun for batch in islice(iter(loader), 3) for index in batch.tolist())
+    state = json.loads(json.dumps(begun[0].state_dict()))
+    for loader in others:
+        loader.load_state_dict(state)
+    whole = ranks_of(name, 1, steps and 3 * before + (steps - 3) * after)
+    assert sorted(seen + drawn(others)) == drawn(whole)
+    for loader in (*begun, *others, *whole):
+        loader.close()
+
+
+@pytest.mark.parametrize("step", [0, 1, 5])
+@pytest.mark.parametrize(("name", "steps"), CASES)
+def test_a_state_goes_on_at_the_next_batch(name: str, steps: int | None, step: int) -> None:
+    (whole,), (first,), (again,) = (ranks_of(name, 1, steps) for _ in range(3))
+    for loader in (whole, first):
+        loader.set_epoch(2)
+    wanted = lists(whole)
+    batches = iter(first)
+    assert [next(batches).tolist() for _ in range(step)] == wanted[:step]
+    again.load_state_dict(first.state_dict())
+    again.set_epoch(2)
+    assert lists(again) == wanted[step:]
+    for loader in (whole, first, again):
+        loader.close()
+
+
+def test_a_state_of_other_batches_is_refused() -> None:
+    for name, other in (
+        ("weights", Loader(DATA, 3, weights=[1] * 40)),
+        ("size buckets", Loader(DATA, batch_sampler=SizeBuckets(DATA, 4, sizes=SIZES))),
+        ("size buckets", Loader(DATA, batch_sampler=SizeBuckets(DATA, 3, sizes=[(9, 9)] * 40))),
+        ("size buckets", Loader(DATA, batch_sampler=SizeBuckets(DATA, 3, most_padding=0.3, sizes=SIZES))),
+    ):
+        with pytest.raises(InvalidRequest, match="batches was"):
+            other.load_state_dict(ORDERS[name]().state_dict())
 
 
 def test_short_batches_are_not_cut() -> None:

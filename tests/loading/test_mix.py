@@ -1,6 +1,5 @@
-"""Mix: composition against a plain simulation, equal batches for any ranks and workers, exact resuming, errors."""
+"""Mix: composition against a plain simulation, states of other mixes, batches of packs, errors."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import ConcatDataset, Subset
 
@@ -136,72 +135,7 @@ def test_datasets_and_seeds_have_orders_of_their_own() -> None:
     assert len(orders) == 4
 
 
-# ---- ranks, workers, resuming
-
-
-def union(mix: Mix, ranks: int, **options: Any) -> list[Any]:
-    """The samples of one epoch on all ranks."""
-    found = [Loader(mix, 4, rank=rank, world_size=ranks, **options) for rank in range(ranks)]
-    assert len({len(each) for each in found}) == 1
-    return sorted(index for each in found for batch in lists(each) for index in batch)
-
-
-@pytest.mark.parametrize("exact", [True, False])
-def test_all_ranks_together_make_the_samples_of_one(exact: bool) -> None:
-    mix = Mix(numbers([30, 41, 8]), (0.5, 0.3, 0.2), epoch="longest", exact=exact)
-    one = union(mix, 1, shuffle=True)
-    assert union(mix, 2, shuffle=True) == union(mix, 3, shuffle=True) == one
-    alone = lists(Loader(mix, 4, shuffle=True))
-    second = lists(Loader(mix, 4, shuffle=True, rank=1, world_size=2))
-    assert second[:-1] == alone[1::2][: len(second) - 1]
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("ranks", [(1, 2), (2, 3), (3, 1), (2, 1)])
-@pytest.mark.parametrize("steps", [None, 11], ids=["pass", "stream"])
-def test_another_number_of_ranks_goes_on_with_the_same_samples(ranks: tuple[int, int], steps: int | None) -> None:
-    mix = Mix(numbers([30, 41]), (0.5, 0.5), epoch="longest")
-    options: dict[str, Any] = {"shuffle": True, "steps_per_epoch": steps, "seed": 3}
-    before, after = ranks
-    begun = [Loader(mix, 4, rank=rank, world_size=before, **options) for rank in range(before)]
-    seen = []
-    for loader in begun:
-        batches = iter(loader)
-        seen += [index for _ in range(3) for index in next(batches).tolist()]
-    state = json.loads(json.dumps(begun[0].state_dict()))
-    rest = []
-    for rank in range(after):
-        loader = Loader(mix, 4, rank=rank, world_size=after, **options)
-        loader.load_state_dict(state)
-        rest += [index for batch in lists(loader) for index in batch]
-        loader.close()
-    for loader in begun:
-        loader.close()
-    if steps is None:
-        assert sorted(seen + rest) == union(mix, 1, **options)
-    else:
-        stream = Loader(mix, 4, **{**options, "steps_per_epoch": 3 * before + (steps - 3) * after})
-        assert sorted(seen + rest) == sorted(index for batch in lists(stream) for index in batch)
-        stream.close()
-
-
-@settings(max_examples=20)
-@given(st.integers(0, 51), st.integers(0, 3))
-def test_a_state_goes_on_at_the_next_batch(step: int, epoch: int) -> None:
-    options: dict[str, Any] = {"shuffle": True, "seed": 5}
-    whole = Loader(Mix(numbers([30, 41]), (0.6, 0.4), epoch="longest"), 2, **options)
-    whole.set_epoch(epoch)
-    wanted = lists(whole)
-    assert len(wanted) == 52
-    first = Loader(Mix(numbers([30, 41]), (0.6, 0.4), epoch="longest"), 2, **options)
-    first.set_epoch(epoch)
-    batches = iter(first)
-    assert [next(batches).tolist() for _ in range(step)] == wanted[:step]
-    again = Loader(Mix(numbers([30, 41]), (0.6, 0.4), epoch="longest"), 2, **options)
-    again.load_state_dict(first.state_dict())
-    again.set_epoch(epoch)
-    assert lists(again) == wanted[step:]
-    first.close()
+# ---- resuming; ranks are shared out by BatchOrder, see test_batch_order.py
 
 
 @pytest.mark.parametrize(

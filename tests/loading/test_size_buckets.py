@@ -1,6 +1,5 @@
-"""Size buckets: the bound of the padding, each sample once on any ranks, resuming, padded batches, errors."""
+"""Size buckets: the bound of the padding, each sample once, padded batches, errors."""
 
-import json
 from typing import Any
 
 import numpy as np
@@ -59,42 +58,6 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> PackDataset:
     path = tmp_path_factory.mktemp("sizes") / "sizes.pack"
     samples = [marked_packs.scene(at, height=40 + at % 5, width=50 + 10 * (at % 6)) for at in range(31)]
     return packer.open(marked_packs.write(path, samples, marked_packs.schema()), fields=("key", "image", "mask"))
-
-
-def keys(loader: Any) -> list[list[str]]:
-    return [batch["key"] for batch in loader]
-
-
-def test_all_ranks_and_workers_make_the_same_batches(dataset: PackDataset) -> None:
-    buckets = SizeBuckets(dataset, 3, most_padding=0.2)
-    one = keys(Loader(dataset, batch_sampler=buckets, ragged="pad", seed=3))
-    with Loader(dataset, batch_sampler=buckets, ragged="pad", seed=3, num_workers=2) as loader:
-        assert keys(loader) == one
-    for ranks in (2, 3):
-        found = [
-            keys(Loader(dataset, batch_sampler=buckets, ragged="pad", seed=3, rank=rank, world_size=ranks))
-            for rank in range(ranks)
-        ]
-        assert len({len(each) for each in found}) == 1
-        assert sorted(key for each in found for batch in each for key in batch) == sorted(dataset.keys())
-
-
-def test_another_number_of_ranks_continues(dataset: PackDataset) -> None:
-    options: dict[str, Any] = {"batch_sampler": SizeBuckets(dataset, 2), "ragged": "pad"}
-    begun = [Loader(dataset, rank=rank, world_size=2, **options) for rank in range(2)]
-    seen = [key for each in begun for batches in [iter(each)] for _ in range(2) for key in next(batches)["key"]]
-    state = json.loads(json.dumps(begun[0].state_dict()))
-    for rank in range(3):
-        loader = Loader(dataset, rank=rank, world_size=3, **options)
-        loader.load_state_dict(state)
-        seen += [key for batch in keys(loader) for key in batch]
-    assert sorted(seen) == sorted(dataset.keys())
-    with pytest.raises(InvalidRequest, match="batches was"):
-        Loader(dataset, batch_sampler=SizeBuckets(dataset, 3)).load_state_dict(state)
-    with pytest.raises(InvalidRequest, match="batches was"):
-        Loader(dataset, batch_sampler=SizeBuckets(dataset, 2, most_padding=0.3)).load_state_dict(state)
-    for loader in begun:
-        loader.close()
 
 
 @pytest.mark.parametrize("how", [{}, {"transform": dict}, {"num_workers": 1}], ids=str)

@@ -1,7 +1,5 @@
-"""Weights: shares per pass, balance of classes, ranks, resuming, random numbers of repetitions, errors."""
+"""Weights: shares per pass, balance of classes, random numbers of repetitions, errors."""
 
-import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +76,11 @@ def test_balanced_classes_have_equal_counts(as_text: bool) -> None:
 
 
 @pytest.mark.parametrize("weights", [WEIGHTS, np.asarray(WEIGHTS, np.float32), torch.tensor(WEIGHTS)])
-def test_ranks_share_a_pass_and_epochs_differ(weights: Any) -> None:
+def test_epochs_and_seeds_differ(weights: Any) -> None:
     data: Any = list(range(12))
     one = Loader(data, 2, weights=weights, seed=4)
     epochs = [passed(one) for _ in range(3)]
     assert len({tuple(each) for each in epochs}) == 3
-    for ranks in (2, 3):
-        mine = [Loader(data, 2, weights=weights, seed=4, rank=rank, world_size=ranks) for rank in range(ranks)]
-        assert Counter(index for each in mine for index in passed(each)) == Counter(epochs[0])
     assert passed(Loader(data, 2, weights=weights, seed=5)) != epochs[0]
     assert len(Loader(data, 5, weights=weights)) == 2
     assert len(Loader(data, 50, weights=weights)) == 1
@@ -96,23 +91,6 @@ def test_weights_that_change_later_change_nothing() -> None:
     loader = Loader(list(range(12)), 2, weights=weights)  # type: ignore[arg-type]
     weights[:] = 1
     assert passed(loader) == passed(Loader(list(range(12)), 2, weights=WEIGHTS))  # type: ignore[arg-type]
-
-
-def test_another_number_of_ranks_continues_a_pass() -> None:
-    data: Any = list(range(12))
-    options: dict[str, Any] = {"weights": WEIGHTS, "seed": 4}
-    begun = [Loader(data, 2, rank=rank, world_size=2, **options) for rank in range(2)]
-    seen = [index for each in begun for index in next(iter(each)).tolist()]
-    state = json.loads(json.dumps(begun[0].state_dict()))
-    for rank in range(3):
-        loader = Loader(data, 2, rank=rank, world_size=3, **options)
-        loader.load_state_dict(state)
-        seen += passed(loader)
-    assert Counter(seen) == Counter(passed(Loader(data, 2, **options)))
-    with pytest.raises(InvalidRequest, match="batches"):
-        Loader(data, 2, seed=4, weights=WEIGHTS[::-1]).load_state_dict(state)
-    for loader in begun:
-        loader.close()
 
 
 @pytest.mark.parametrize("steps", [None, 5], ids=["pass", "stream"])
