@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from packer.geometry import CenterCrop, RandomCrop, Resize, View, identity
+from packer.geometry import CenterCrop, RandomCrop, Resize, View
 from packer.geometry.transforms import rotated, zoomed
 from packer.geometry.view import resized_crop
 from packer.geometry.warp import warp
@@ -173,9 +173,3 @@ def test_quarter_turns_of_a_square_are_exact(degrees: int) -> None:
     image = np.random.default_rng(0).integers(0, 256, (30, 30, 3), np.uint8)
     found = warp(image, rotated(degrees, 30, 30), "image")
     assert np.array_equal(found, np.rot90(image, degrees // 90))
-
-
-def test_the_identity_is_exact_and_another_memory() -> None:
-    image = np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8)
-    found = warp(image, identity(9, 7), "image")
-    assert np.array_equal(found, image) and not np.may_share_memory(found, image)

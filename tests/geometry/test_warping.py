@@ -128,24 +128,6 @@ def test_out_is_filled_and_an_inexact_one_refused(kind: str, size: tuple[int, in
             warp(array, view, kind, out=wrong)
 
 
-@pytest.mark.parametrize("size", [(31, 47), (100, 77), (24, 34), (64, 45), (13, 90), (64, 47)])
-def test_a_gradient_stays_where_the_matrix_puts_it(size: tuple[int, int]) -> None:
-    height, width = 64, 90
-    y, x = np.mgrid[:height, :width].astype(np.float64)
-    view = Resize(size).view(height, width)
-    inverse = np.linalg.inv(np.vstack([view.array, [0, 0, 1]]))
-    v, u = np.mgrid[: size[0], : size[1]]
-    expected_x = inverse[0, 0] * u + inverse[0, 2]
-    expected_y = inverse[1, 1] * v + inverse[1, 2]
-    image = np.stack([2 * x, 3 * y, x + y], axis=2).round().astype(np.uint8)
-    found = warp(image, view, "image").astype(float)
-    inner = (slice(3, -3), slice(3, -3))
-    assert np.abs(found[..., 0] - 2 * expected_x)[inner].max() <= 1.01
-    assert np.abs(found[..., 1] - 3 * expected_y)[inner].max() <= 1.01
-    depth = warp(x.astype(np.float32), view, "depth")
-    assert np.abs(depth - expected_x)[inner].max() <= 0.5 + 1e-4
-
-
 @given(st.integers(2, 40), st.integers(2, 40), st.integers(1, 40), st.integers(1, 40))
 def test_an_image_less_than_half_as_large_is_the_area_mean(height: int, width: int, rows: int, columns: int) -> None:
     rows, columns = min(rows, height // 2), min(columns, width)

@@ -2,7 +2,6 @@
 
 import io
 import struct
-import threading
 import zlib
 from collections.abc import Callable
 
@@ -15,7 +14,6 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.geometry import Resize, upright
 from packer.geometry.warp import warp
 from packer.images import NAMES, DecodeOptions, decode, sniff, validate
-from packer.system.parallel import ordered_map
 from tests.support import image_files
 
 pytestmark = pytest.mark.jpeg
@@ -244,12 +242,6 @@ def test_a_tiff_in_cielab_is_refused() -> None:
         decode(file.getvalue(), "image")
 
 
-def test_cmyk_is_the_same_on_every_decoder() -> None:
-    first, *others = (decode(JPEGS["cmyk"], "image", options=DecodeOptions(decoder=decoder)) for decoder in NAMES)
-    assert first.shape == (*image_files.colors().shape[:2], 3)
-    assert all(np.array_equal(first, other) for other in others)
-
-
 @pytest.mark.parametrize("name", [*JPEGS, *LOSSLESS])
 def test_bytes_known_to_be_good_decode_the_same_without_the_check(name: str) -> None:
     file = JPEGS[name] if name in JPEGS else LOSSLESS[name][0]
@@ -330,15 +322,3 @@ def test_a_view_of_a_depth_knows_what_is_invalid() -> None:
     expected = warp(depth, view, "depth", invalid=-1.0)
     assert np.array_equal(decode(file, "depth", view=view, invalid=-1.0), expected)
     assert (expected == -1).any() and (expected[expected != -1] > 0.4).all()
-
-
-def test_threads_decode_other_formats_as_one_does() -> None:
-    files = [file for file, _ in LOSSLESS.values()]
-    start = threading.Barrier(8)
-
-    def work(thread: int) -> bool:
-        start.wait()
-        places = [(thread + step) % len(files) for step in range(2 * len(files))]
-        return all(np.array_equal(decode(files[at], "image"), LOSSLESS[list(LOSSLESS)[at]][1]) for at in places)
-
-    assert all(ordered_map(work, range(8), threads=8, window=8))

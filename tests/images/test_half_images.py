@@ -133,13 +133,3 @@ def test_of_plain_samples_only_the_length_is_told(name: str) -> None:
     assert not taken(file[:at], kind)
     if name != "plain tiff":  # whose directory is at the end
         assert taken(file[:at] + bytes(len(file) - at), kind)
-
-
-@pytest.mark.full
-def test_of_2000_half_tiffs_none_is_packed() -> None:
-    share = -(-2000 // len(TIFFS))
-    halves = [
-        (half.data, form.kind) for form in TIFFS.values() for half in half_images.halves(form.file, share, seed=3)
-    ]
-    assert len(halves) >= 2000
-    assert sum(taken(data, kind) for data, kind in halves) == 0

@@ -99,13 +99,6 @@ def test_the_matrix_of_other_damage(decoder: str) -> None:
             decode(damaged, "image", options=DecodeOptions(decoder=decoder))
 
 
-def test_a_red_image_stays_red(decoder: str) -> None:
-    red = np.full((16, 24, 3), (250, 10, 20), np.uint8)
-    for name in ("444", "420"):
-        pixels = decode(image_files.jpeg(red, sampling=name), "image", options=DecodeOptions(decoder=decoder))
-        assert np.abs(pixels.astype(int) - (250, 10, 20)).max() <= 3
-
-
 @pytest.mark.parametrize("kind", ["image", "mask", "depth"])
 def test_a_gray_file_is_any_kind(decoder: str, kind: str) -> None:
     pixels = decode(image_files.jpeg(image_files.grays()), kind, options=DecodeOptions(decoder=decoder))
