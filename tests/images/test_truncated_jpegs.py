@@ -56,21 +56,6 @@ def test_the_rows_of_a_box_are_those_of_the_whole(sampling: str, library: str) -
             assert (region.pixels.shape[1] < whole.shape[1]) == has_regions(sampling, library, eighths)
 
 
-@settings(max_examples=3 * settings().max_examples)
-@given(st.data())
-def test_any_box_of_any_file_at_any_scale(data: st.DataObject) -> None:
-    height, width = data.draw(st.integers(1, 130)), data.draw(st.integers(1, 130))
-    sampling, quality = data.draw(st.sampled_from(restart_jpegs.NAMES)), data.draw(st.sampled_from([30, 90, 100]))
-    file = restart_jpegs.jpeg(sampling, height=height, width=width, mcus=0, quality=quality)
-    top, left = data.draw(st.integers(0, height - 1)), data.draw(st.integers(0, width - 1))
-    box = (top, left, data.draw(st.integers(1, height - top)), data.draw(st.integers(1, width - left)))
-    eighths = data.draw(st.integers(1, 8))
-    for library in LIBRARIES:
-        with restart_jpegs.through(library):
-            whole = decode_region(file, sniff(file), eighths=eighths).pixels.copy()
-            assert restart_jpegs.shows(part(file, box, eighths=eighths), whole, box)
-
-
 def test_without_a_checksum_all_of_it_is_decoded() -> None:
     with restart_jpegs.through("simplejpeg"):
         assert restart_jpegs.is_part(part(FILE)) and not restart_jpegs.is_part(part(FILE, trusted=False))
@@ -223,25 +208,6 @@ def test_what_no_manifest_says_is_not_believed(photos: Path, options: dict[str, 
     packed(photos, photos.parent / "set.pack", to="lmdb")
     found = manifest.read(photos.parent / "set.pack")
     assert not replace(found, options=options).validated
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("sampling", ["444", "422", "420", "gray"])
-def test_every_small_box_of_small_files(sampling: str) -> None:
-    """All regions of widths and heights about the sides of MCUs, by each library that decodes regions."""
-    able = [name for name, library in LIBRARIES.items() if library.decode_region is not None]
-    if not able:
-        pytest.skip("no libjpeg-turbo 3 for PyTurboJPEG here; pylibjxl, which brings one, needs Python 3.11")
-    for height, width in itertools.product((1, 2, 15, 16, 17, 31, 33, 49), (1, 2, 3, 15, 16, 17, 18, 31, 33, 49, 65)):
-        file = restart_jpegs.jpeg(sampling, height=height, width=width, mcus=0)
-        for library in able:
-            with restart_jpegs.through(library):
-                whole = decode_region(file, sniff(file)).pixels.copy()
-                tops = itertools.product(range(0, height, 3), (1, 2, 16))
-                for (top, rows), left, columns in itertools.product(tops, range(width), (1, 2, 17)):
-                    if top + rows <= height and left + columns <= width:
-                        box = (top, left, rows, columns)
-                        assert restart_jpegs.shows(part(file, box), whole, box), (height, width, box)
 
 
 @pytest.mark.parametrize("library", EACH_LIBRARY)
