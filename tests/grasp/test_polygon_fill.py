@@ -16,11 +16,6 @@ HEIGHT, WIDTH = 21, 26
 ANGLES = (0.0, np.pi / 2, -np.pi / 2, np.pi / 4, float(np.arctan2(3, 4)), 0.3)
 
 
-def one(row: float, column: float, angle: float, opening: float, jaw: float) -> tuple[Any, Any]:
-    """Corners of one rectangle, rows and columns (4, 1)."""
-    return rectangle(*(np.asarray([value]) for value in (row, column, angle, opening, jaw)))
-
-
 def filled(y: Any, x: Any) -> Any:
     """Which pixels fast filling finds, bool (N, HEIGHT, WIDTH)."""
     pixels, number = fill(y, x, HEIGHT, WIDTH).pixels(WIDTH)
@@ -37,26 +32,9 @@ def slowly(polygon: Callable[..., Any], y: Any, x: Any) -> Any:
     return found
 
 
-def test_an_axis_aligned_square_of_whole_corners_holds_all_four_sides() -> None:
-    (found,) = filled(*one(5, 7, 0.0, 4, 4))
-    expected = np.zeros((HEIGHT, WIDTH), bool)
-    expected[3:8, 5:10] = True
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_a_rectangle_without_extent_is_its_corners() -> None:
-    (found,) = filled(*one(5, 7, 0.0, 4, 0))
-    assert np.argwhere(found).tolist() == [[5, 5], [5, 9]]
-
-
-def test_a_rectangle_partly_outside_is_cut_and_one_outside_is_nothing() -> None:
-    partly, outside = filled(*map(np.hstack, zip(one(0, 0, 0.0, 4, 4), one(-9, 40, 0.3, 6, 3), strict=True)))
-    assert np.argwhere(partly).tolist() == [[r, c] for r in range(3) for c in range(3)]
-    assert not outside.any()
-
-
 def test_pixels_come_polygon_after_polygon() -> None:
-    y, x = (np.hstack(pair) for pair in zip(*(one(5 + n, 7, 0.1 * n, 4, 4) for n in range(9)), strict=True))
+    count = np.arange(9)
+    y, x = rectangle(5.0 + count, np.full(9, 7.0), 0.1 * count, np.full(9, 4.0), np.full(9, 4.0))
     runs = fill(y, x, HEIGHT, WIDTH)
     assert (np.diff(runs.polygon) >= 0).all()
     assert set(runs.polygon.tolist()) == set(range(9))

@@ -122,22 +122,6 @@ def test_without_rectangles_there_is_background_and_the_window_is_in_the_middle(
     np.testing.assert_array_equal(maps[:, 0].reshape(4, -1).max(axis=1), [0, 1, 0, 0])
 
 
-def test_of_two_grasps_at_one_place_the_later_one_is_drawn() -> None:
-    one = [[(8, 4), (8, 16), (12, 16), (12, 4)]]
-    other = [[(4, 8), (16, 8), (16, 12), (4, 12)]]
-    for first, second, sign in ((one, other, -1), (other, one, 1)):
-        _, maps = made([(np.asarray(first + second, float), targets.around_middle(20))], [0.0], [1.0], 150.0)
-        assert maps[1, 0, 10, 10] == sign  # cos of twice the angle
-        assert maps[3, 0, 10, 10] == np.float32(12 / 150)
-
-
-def test_a_width_beyond_the_limit_is_one() -> None:
-    long = np.asarray([[(8, -40), (8, 60), (12, 60), (12, -40)]], float)
-    for style, expected in (("ggcnn", 100 / 150), ("grconvnet", 1.0)):
-        _, maps = made([(long, targets.around_middle(20))], [0.0], [1.0], max_width(style, 20))
-        assert maps[3, 0].max() == np.float32(expected)
-
-
 def test_an_unknown_style_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="ggcnn, grconvnet"):
         max_width("ggcnn2", 300)

@@ -1,12 +1,11 @@
 """Shuffling by blocks: each sample once, few parts at a time, lanes of its own for a rank, one order for all ranks."""
 
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset, Subset
 
@@ -15,8 +14,7 @@ from packer.datasets.pack_dataset import PackDataset
 from packer.errors import InvalidRequest, WrongType
 from packer.geometry import draw
 from packer.loading import Loader
-from packer.loading.block_order import BlockOrder, block_order
-from packer.loading.sampling import Order, Span
+from packer.loading.block_order import block_order
 from tests.support import marked_packs
 
 Indices = npt.NDArray[np.int64]
@@ -42,15 +40,6 @@ def most_open(parts: Indices) -> int:
         change[each[0]] += 1
         change[each[-1] + 1] -= 1
     return int(np.cumsum(change).max(initial=0))
-
-
-def ordered(blocks: BlockOrder, *, world_size: int = 1, batch_size: int = 3, **options: Any) -> list[Order]:
-    """The orders of all ranks."""
-    count = int(blocks.part_sizes.sum())
-    return [
-        Order(count, batch_size, True, 7, False, rank=rank, world_size=world_size, blocks=blocks, **options)
-        for rank in range(world_size)
-    ]
 
 
 @given(part_sizes, windows, seeds, st.integers(0, 1000))
@@ -99,45 +88,6 @@ def test_ranks_that_divide_the_lanes_read_parts_of_their_own(sizes: list[int], w
         fetched = sum(len(np.unique(read[rank::world_size])) for rank in range(world_size))
         assert fetched <= len(sizes) + (blocks.lanes - 1 if world_size > 1 else 0)
         world_size //= 2
-
-
-@given(st.lists(st.integers(1, 9), min_size=30, max_size=90), windows, st.integers(1, 9))
-def test_any_number_of_ranks_has_the_same_order(sizes: list[int], window: int | None, world_size: int) -> None:
-    blocks = block_order(numbers_of(sizes), window)
-    for epoch in (0, 3):
-        [alone] = [order.begin(epoch).upcoming() for order in ordered(blocks)]
-        for order in ordered(blocks, world_size=world_size):
-            assert order.begin(epoch).upcoming().tolist() == alone.tolist()
-
-
-@given(
-    st.lists(st.integers(1, 9), min_size=30, max_size=90),
-    windows,
-    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 5), st.integers(1, 9)), min_size=1, max_size=3),
-    st.integers(1, 9),
-)
-def test_any_ranks_go_on_with_what_is_left_of_it(
-    sizes: list[int], window: int | None, turns: list[tuple[int, int, int]], world_size: int
-) -> None:
-    """turns: ranks, batch size and steps of those who came before."""
-    blocks = block_order(numbers_of(sizes), window)
-    left = blocks.of_pass(7, 2).tolist()
-    before: tuple[Span, ...] = ()
-    for ranks, batch_size, steps in turns:
-        try:
-            orders = ordered(blocks, world_size=ranks, batch_size=batch_size)
-            assume(orders[0].steps_after(before) > steps)
-        except InvalidRequest:  # one sample each, and no more for some
-            assume(False)
-        taken: set[int] = set()
-        for order in orders:
-            going = order.begin(2, 0, before)
-            for step in islice(going, steps):
-                taken.update(step.indices.tolist())
-        left = [index for index in left if index not in taken]
-        before = (*before, Span(ranks, batch_size, steps))
-    for order in ordered(blocks, world_size=world_size):
-        assert order.begin(2, 0, before).upcoming().tolist() == left
 
 
 def test_the_order_is_the_one_that_states_were_saved_in() -> None:

@@ -84,13 +84,6 @@ def test_ten_thousand_batches_keep_the_shares(shares: tuple[float, ...]) -> None
     assert (np.abs(np.cumsum(counts, axis=0) - after) <= bound).all()
 
 
-@pytest.mark.parametrize(("shares", "size"), [((0.7, 0.3), 10), ((3, 2, 2, 1), 16), ((0.1,) * 10, 20)])
-def test_whole_shares_of_a_batch_are_in_every_batch(shares: tuple[float, ...], size: int) -> None:
-    for batch in lists(Loader(Mix(numbers([40] * len(shares)), shares, epoch="longest"), size, shuffle=True)):
-        found = np.bincount(np.asarray(batch) // 1000, minlength=len(shares))
-        assert found.tolist() == np.rint(size * np.asarray(shares) / sum(shares)).tolist()
-
-
 def test_in_expectation_the_datasets_are_drawn_by_chance() -> None:
     loader = Loader(Mix(numbers([50, 20]), (0.7, 0.3), exact=False), 10, steps_per_epoch=2000)
     counts = [int((batch < 1000).sum()) for batch in loader]

@@ -46,6 +46,7 @@ def test_each_sample_comes_once_whoever_goes_on(count: int, turns: list[Any], wo
     """turns: ranks, batch size and steps of those who have come here; then others finish the pass."""
     seen: list[int] = []
     before: Spans = ()
+    whole = Order(count, 1, shuffle=True, seed=3, drop_last=False).of_pass(2).tolist()
     for ranks, batch_size, wanted in [*turns, (world, size, 1000)]:
         options = {"shuffle": True, "seed": 3, "drop_last": False, "world_size": ranks}
         try:
@@ -53,6 +54,8 @@ def test_each_sample_comes_once_whoever_goes_on(count: int, turns: list[Any], wo
             left = orders[0].steps_after(before)
         except InvalidRequest:
             assume(False)
+        upcoming = [index for index in whole if index not in seen]
+        assert all(order.begin(2, 0, before).upcoming().tolist() == upcoming for order in orders)
         found = [steps_of(order, 2, before, wanted) for order in orders]
         assert {len(steps) for steps in found} == {min(left, wanted)}
         assert all(0 < len(step.indices) <= batch_size for steps in found for step in steps)
@@ -140,22 +143,6 @@ def test_one_rank_goes_on_exactly_after_a_change(path: Path) -> None:
     some = [digest_of([next(batches)]) for _ in range(3)]
     assert loader.state_dict()["before"] == [[3, 2, 2]]
     assert some + [digest_of([batch]) for batch in resumed(loader.state_dict())] == whole
-
-
-def test_a_stream_goes_on_on_other_ranks(keyed: PackDataset) -> None:
-    first = loaders(keyed, 3, 2, steps_per_epoch=4)
-    stream = [key for turn in zip(*taken(first, 3), strict=True) for key in turn]
-    state = first[2].state_dict()
-    second = loaders(keyed, 2, 3, steps_per_epoch=4)
-    for loader in second:
-        loader.load_state_dict(state)
-    for most in (1, 4, 4):  # the epoch keeps its place
-        stream += [key for turn in zip(*taken(second, 99), strict=True) for key in turn]
-        assert len(stream) == (3 + most if most == 1 else (len(stream) // 6)) * 6
-    (one,) = loaders(keyed, 1, 1, steps_per_epoch=len(stream))
-    assert stream == [key for keys in taken([one], 999) for key in keys]
-    for loader in (*first, *second, one):
-        loader.close()
 
 
 def test_what_cannot_be_shared_out_is_refused(keyed: PackDataset) -> None:

@@ -236,18 +236,6 @@ def test_a_taken_batch_is_not_held_by_the_engine() -> None:
     running.stop()
 
 
-def test_a_hundred_early_ends_leave_nothing() -> None:
-    for number in range(100):
-        running = engine(jobs(20), threads=1 + number % 4)
-        for _ in range(number % 5):
-            next(running)
-        running.stop()
-        running.stop()
-        assert not names()
-        with pytest.raises(StopIteration):
-            next(running)
-
-
 def test_a_thread_of_its_own_may_stop_it() -> None:
     hand: list[ThreadEngine] = []
 
