@@ -2,11 +2,9 @@
 
 import gc
 import hashlib
-import itertools
 import os
 import pickle
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -22,7 +20,7 @@ from packer.pack import part_readers
 from packer.pack.sample_index import Index
 from tests.support import source_trees
 from tests.support.conversions import packed
-from tests.support.sample_digests import digest_of, same
+from tests.support.sample_digests import same
 from tests.support.source_trees import photos
 
 pytestmark = pytest.mark.jpeg
@@ -242,32 +240,6 @@ def test_subsets_and_splits(tmp_path: Path, pack: Path) -> None:
     assert batch["key"] == [LMDBDataset(pack).key(at) for at in (5, 1, 9)]
     with pytest.raises(UnknownKey, match="no split"):
         LMDBDataset(pack, split="train")
-
-
-def small(pack: Path) -> list[tuple[str, int, bool, bool]]:
-    """Start methods x workers x persistent x touched."""
-    return list(itertools.product(("fork", "spawn", "forkserver"), (1, 2), (False, True), (False, True)))
-
-
-def loaded(dataset: Any, method: str | None, workers: int, persistent: bool) -> list[str]:
-    """Digests of two epochs."""
-    options: dict[str, Any] = {"batch_size": 7, "num_workers": workers}
-    if workers:
-        options |= {"multiprocessing_context": method, "persistent_workers": persistent}
-    loader = DataLoader(dataset, **options)
-    return [digest_of(loader) for _ in range(2)]
-
-
-@pytest.mark.full
-def test_every_combination_of_workers_reads_the_same(pack: Path) -> None:
-    want = loaded(LMDBDataset(pack), None, 0, False)
-    for method, workers, persistent, touched in small(pack):
-        dataset = LMDBDataset(pack)
-        other = LMDBDataset(pack)  # a second data set over the pack in the same process, as for validation
-        if touched:
-            dataset[3], other[4]
-        assert loaded(dataset, method, workers, persistent) == want, (method, workers, persistent, touched)
-        assert other[0]["key"] == "class0/0000.jpg"
 
 
 def test_opencv_threads_are_off_in_workers_only(pack: Path) -> None:

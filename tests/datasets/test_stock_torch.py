@@ -29,11 +29,12 @@ def dataset(path: Path) -> PackDataset:
 
 
 @pytest.mark.full
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", [DataLoader, DataLoaderX])
-def test_pinned_memory_and_persistent_workers(path: Path, kind: Any) -> None:
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_pinned_memory_and_workers_of_any_start(path: Path, kind: Any, method: str, persistent: bool) -> None:
     dataset = packer.open(path, fields=("key", "image", "label"))
-    options: dict[str, Any] = {"num_workers": 2, "persistent_workers": True, "multiprocessing_context": "forkserver"}
+    options: dict[str, Any] = {"num_workers": 2, "persistent_workers": persistent, "multiprocessing_context": method}
     loader = kind(dataset, 4, pin_memory=True, **options)
     wanted = [digest_of([batch]) for batch in Loader(dataset, 4)]
     with warnings.catch_warnings():

@@ -41,9 +41,9 @@ def test_a_jpeg_is_told(name: str) -> None:
     assert found.channels == (1 if "gray" in name else 4 if name == "cmyk" else 3)
 
 
-@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_exif_orientation_is_told_and_nothing_else_changes(form: str, orientation: int) -> None:
+def test_the_orientation_is_told_and_nothing_else_changes(form: str, orientation: int) -> None:
     found = sniff(image_files.oriented(orientation, form))
     plain = sniff(image_files.oriented(1, form))
     assert found.orientation == orientation
@@ -59,12 +59,6 @@ def test_an_orientation_out_of_range_is_1(orientation: int) -> None:
     struct.pack_into(order, changed, at + 8, orientation)
     assert sniff(file).orientation == 6
     assert sniff(bytes(changed)).orientation == 1
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_orientation_of_a_tiff_is_told(orientation: int) -> None:
-    file, _ = image_files.lossless()["tiff"]
-    assert sniff(image_files.with_orientation(file, orientation)).orientation == orientation
 
 
 def test_a_lossy_webp_is_lossy() -> None:

@@ -3,6 +3,7 @@
 import random
 import struct
 import zlib
+from functools import partial
 
 import cv2
 import numpy as np
@@ -180,6 +181,14 @@ def test_damaged_data_are_refused_and_the_message_says_which(data: bytes, compre
         validate(tiff(data, compression), "mask")
     assert str(caught.value).startswith("cannot decode TIFF: ")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("cut", [1, 20, 150])
+def test_a_file_that_is_cut_behind_its_directory_is_damaged(cut: int) -> None:
+    file = tiff(RAW, 1)[:-cut]
+    for attempt in (decode, validate, partial(validate, full=False)):
+        with pytest.raises(DamagedImage):
+            attempt(file, "mask")
 
 
 def test_a_jpeg_in_a_strip_is_read_with_the_tables_of_the_file() -> None:
