@@ -70,7 +70,7 @@ def sets(tmp_path: Path) -> Path:
 SHORT = {"advise": ("--seconds", "2"), "bench": ("--epochs", "1", "--samples", "4")}  # not as long as they may take
 
 PROGRAM = "from packer.cli import run; run()"
-WITH_TORCH = ("advise", "bench", "doctor", "profile", "tune")
+APART = ("advise", "bench", "doctor", "info", "profile", "tune")
 
 
 def runs(page: str, folder: Path) -> int:
@@ -82,11 +82,11 @@ def runs(page: str, folder: Path) -> int:
             warm_python.run(code, strict=True, folder=folder)
             ran += 1
             continue
-        for line in block.splitlines():
+        for line in block.splitlines() if kind != "text" else ():
             words = shlex.split(line, comments=True)
             if words[:1] == ["packer"]:
                 words += SHORT.get(words[1], ())
-                if words[1] in WITH_TORCH:  # they start processes
+                if words[1] in APART:  # they start processes, or write bytes to the real standard output
                     warm_python.run(PROGRAM, *words[1:], folder=folder)
                 elif words[1] == "view" and "-o" not in words:  # serves until it is interrupted
                     with warm_python.started(PROGRAM, *words[1:], "--no-browser", folder=folder) as server:
