@@ -1,4 +1,4 @@
-"""Formats: records <-> one part, one module per format; packer.formats.base describes the contract."""
+"""Formats: one module each, which writes and reads the records of a part. packer.formats.base is the contract."""
 
 from packer.registry import Registry
 

@@ -1,12 +1,13 @@
-"""Columns: base of the formats that keep one or two arrays per field in a container (hdf5 and pth).
+"""Columns: base of the formats that keep one or two arrays per field in a container file (hdf5 and pth).
 
 A field whose codec declares numbers of one fixed shape is one little-endian array [n, *shape]. Any other field is two
-arrays: `data`, uint8, contains the values end to end, and `offsets`, int64 [n + 1], their bounds. Value i is
-data[offsets[i]:offsets[i + 1]]. The end record, JSON in ASCII, lists the fields and the number of samples.
+arrays. `data`, uint8, contains the values end to end. `offsets`, int64 [n + 1], contains the bounds of the values:
+value i is data[offsets[i]:offsets[i + 1]]. The end record, JSON in ASCII, lists the fields and the number of samples.
 
-A Writer collects the values of each field until the part is finished. The values of a field beyond 1 MiB go to an
-unnamed temporary file in the folder of the part, which disappears with the process. A Reader returns slices of the
-mapped file. It copies the offsets when it opens a part, so a file that changes later cannot invalidate their check.
+A Writer collects the values of each field until the part is finished. It keeps 1 MiB of a field in memory and writes
+more to a temporary file in the folder of the part. The temporary file has no name, so it disappears with the process.
+A Reader returns slices of the mapped file. It checks a copy of the offsets, which later changes of the file cannot
+reach.
 """
 
 import errno
@@ -39,7 +40,7 @@ class Array(NamedTuple):
         field: Name of the field.
         role: "values" for a field whose values have one size, else "data" or "offsets".
         dtype: Little-endian dtype.
-        shape: Shape of the complete array; None for the length of `data`, which only the file contains.
+        shape: Shape of the complete array. It is (None,) for `data`, because only the file contains its length.
     """
 
     field: str
@@ -49,17 +50,17 @@ class Array(NamedTuple):
 
     @property
     def size_bytes(self) -> int | None:
-        """Size of the complete array; None for `data`."""
+        """Size of the complete array in bytes; None for `data`, because only the file contains its length."""
         known = [length for length in self.shape if length is not None]
         return math.prod(known) * self.dtype.itemsize if len(known) == len(self.shape) else None
 
     def name(self, separator: str) -> str:
-        """Return the field's name for values, else the name, the separator and the role."""
+        """Return the name of the array in the file: `field` for the role "values", else field, separator and role."""
         return self.field if self.role == "values" else f"{self.field}{separator}{self.role}"
 
 
 def arrays(schema: Schema, name: str, samples: int) -> tuple[Array, ...]:
-    """Return the descriptions of the arrays that store one field: one array `values`, or two, `data` and `offsets`."""
+    """Return the arrays that store the field `name`: one array of the role "values", or two, "data" and "offsets"."""
     fixed = schema.stored_form(name).array
     if fixed is not None:
         dtype, shape = fixed
@@ -69,23 +70,21 @@ def arrays(schema: Schema, name: str, samples: int) -> tuple[Array, ...]:
 
 
 def all_arrays(schema: Schema, samples: int) -> list[Array]:
-    """Return the arrays of all fields, in the order of the schema."""
     return [array for name in schema.names for array in arrays(schema, name, samples)]
 
 
 def reason(error: Exception) -> str:
-    """Return a library's message as one short line. For a failed write of HDF5, return only the text of its errno."""
+    """Return the message of a library's error as one short line; for a failed write of HDF5, the text of its errno."""
     code = re.search(r"\berrno = (\d+)", str(error))
     return os.strerror(int(code[1])) if code else " ".join(str(error).split())[:200]
 
 
 def end_record(schema: Schema, samples: int) -> bytes:
-    """Return the end record of a complete part."""
     return json.dumps({"fields": list(schema.names), "samples": samples}, sort_keys=True).encode("ascii")
 
 
 def check_end(path: Path, found: bytes, *, schema: Schema, samples: int, most_bytes: int = MOST_END_BYTES) -> None:
-    """Raise CorruptPack unless the end record `found` matches the manifest and has at most `most_bytes`."""
+    """Raise CorruptPack if the end record `found` differs from the manifest or is larger than `most_bytes`."""
     try:
         end = json.loads(found) if len(found) <= most_bytes else None
     except (ValueError, RecursionError) as error:
@@ -103,7 +102,7 @@ _MACHINE_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno
 
 
 def is_machine_error(error: OSError) -> bool:
-    """Return True if the machine caused the error, not the pack: permissions, limits, a failing disk."""
+    """Return True if the machine caused the error: permissions, limits, a failing disk. False if the pack caused it."""
     return error.errno in _MACHINE_ERRORS
 
 
@@ -136,7 +135,7 @@ def opening(path: Path) -> Iterator[None]:
 
 @contextmanager
 def mapping(path: Path, descriptor: int, *, readahead: bool) -> Iterator[mmap.mmap]:
-    """Return a `with` block that yields a read-only mapping of a file, and closes it only if the block raises.
+    """Return a `with` block that yields a read-only mapping of a file. The mapping stays open unless the block raises.
 
     Raises:
         CorruptPack: The file is empty.
@@ -158,13 +157,13 @@ class MappedRecords:
     """The values of fields whose arrays are in one mapped file."""
 
     def __init__(self, path: Path, mapped: mmap.mmap, *, schema: Schema, places: Mapping[Array, ArraySpan]) -> None:
-        """Check the arrays; raises CorruptPack.
+        """Check the positions and the offsets of the arrays; raise CorruptPack if they are wrong.
 
         Args:
             path: The file, for messages.
             mapped: The complete file.
             schema: The fields.
-            places: The span of every array of the schema. The caller has compared the sizes of all arrays but `data`.
+            places: Offset and size of each array of the schema. The sizes of all arrays except `data` must be correct.
         """
         self._path = path
         for array, place in places.items():
@@ -190,7 +189,7 @@ class MappedRecords:
         self._view: memoryview | None = memoryview(mapped)
 
     def read(self, row: int, names: Sequence[str]) -> base.Record:
-        """Return slices of the mapping, which stays mapped while a slice exists."""
+        """Return the named fields of one record as slices. The file stays mapped while a slice exists."""
         return {name: self.values((row,), name)[0] for name in names}
 
     def values(self, rows: Sequence[int], name: str) -> list[memoryview]:
@@ -204,17 +203,17 @@ class MappedRecords:
         return [view[start + offsets[row] : start + offsets[row + 1]] for row in rows]
 
     def block(self, name: str, samples: int) -> memoryview:
-        """Return the first `samples` values of a field whose values have one size, as one slice of the mapping."""
+        """Return the values of the first `samples` records as one slice. The values of the field must have one size."""
         start, width, _ = self._columns[name]
         return memoryview(b"") if self._view is None else self._view[start : start + samples * width]
 
     def close(self) -> None:
-        """Release the mapping. The file stays mapped while a slice exists."""
+        """Release the mapping. The file stays mapped until its last slice is gone."""
         self._view = None
 
 
 def _offsets(path: Path, mapped: mmap.mmap, *, name: str, place: ArraySpan, data_bytes: int) -> memoryview:
-    """Return a copy of a field's offsets at `place`, after checking that they ascend from 0 to `data_bytes`."""
+    """Return a copy of the offsets of a field. Raise CorruptPack unless they ascend from 0 to `data_bytes`."""
     found = np.frombuffer(mapped, "<i8", place.size_bytes // 8, place.offset).astype(np.int64)
     if found[0] != 0 or found[-1] != data_bytes or (found[1:] < found[:-1]).any():
         raise CorruptPack(f"{path}: the offsets of field {name!r} do not fit its data; copy or pack it again")
@@ -237,7 +236,7 @@ class Spool:
     """
 
     def __init__(self, schema: Schema, name: str, folder: Path) -> None:
-        """Create an empty spool. folder: for the temporary file."""
+        """Create an empty spool. Its temporary file will be in `folder`."""
         self.field = schema[name]
         self.value_bytes = arrays(schema, name, 1)[0].size_bytes
         self._schema = schema
@@ -248,13 +247,13 @@ class Spool:
         self._ends = number_array("q", [0])
 
     def add(self, value: bytes) -> None:
-        """Add one value to the buffer in memory; never raises OSError."""
+        """Add one value to the buffer in memory. This writes no file, so it raises no OSError."""
         self._buffer += value
         if self.value_bytes is None:
             self._ends.append(self._written + len(self._buffer))
 
     def flush_if_large(self) -> None:
-        """Write the buffer to the temporary file if it is large. Raises OSError; a later call tries again."""
+        """Write a buffer of more than 1 MiB to the temporary file. A call after an OSError tries again."""
         if len(self._buffer) > _MOST_BUFFERED:
             self._flush()
 
@@ -281,7 +280,7 @@ class Spool:
         return list(zip(arrays(self._schema, self.field.name, samples), (content, ends), strict=False))
 
     def close(self) -> None:
-        """Release memory and file; may be called twice."""
+        """Release the memory and the temporary file. A second call does nothing."""
         if self._file is not None:
             self._file.close()
         self._file = None
@@ -297,7 +296,7 @@ def write_at(descriptor: int, data: memoryview, offset: int) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Return a `with` block that turns an OSError into StorageError. path: the part, for the message."""
+    """Return a `with` block that turns an OSError into StorageError. The message names `path`, the part."""
     try:
         yield
     except PackerError:  # some of them are OSErrors too
@@ -311,9 +310,9 @@ def writing(path: Path) -> Iterator[None]:
 
 
 class ColumnWriter(base.Writer):
-    """Collects the values of each field; a subclass writes the arrays into its container in `_save`.
+    """Collects the values of each field. The method `_save` of a subclass writes the arrays into its container file.
 
-    The constructor creates the part as an empty file, so that no other writer can use the name.
+    The constructor creates the part as an empty file, so that no other writer can use its path.
     """
 
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
@@ -381,7 +380,7 @@ class ColumnWriter(base.Writer):
 
 
 class ColumnReader(base.Reader):
-    """Returns slices of the mapped file. A subclass finds the arrays in its container in `_open`."""
+    """Returns slices of the mapped file. The method `_open` of a subclass finds the arrays in its container file."""
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
         super().__init__(path, schema, samples=samples, readahead=readahead)

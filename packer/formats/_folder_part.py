@@ -1,14 +1,15 @@
-"""Folder part: base of the formats whose part is a folder of files that other programs open, and values.npz.
+"""Folder part: base of the formats whose part is a folder with values.npz and with files that other programs open.
 
 values.npz is written last; numpy.load opens it:
 
 | name                | content                                                                                       |
 |---------------------|-----------------------------------------------------------------------------------------------|
 | `packer.json`       | the end record, JSON {"fields": [names in order], "samples": n}                               |
-| `<prefix><field>...`| the arrays of `_columns` for each field of each table of the format, one `.npy` file each     |
+| `<prefix><field>...`| the arrays of each field of each table, one `.npy` file each; `_columns` describes the arrays |
 
-A table is a schema whose arrays have a prefix in their names. The table with the prefix "" has the fields that no other
-file contains. Other tables have values that the format needs, such as the paths and sizes of its files.
+A table is a group of fields, and the names of its arrays begin with the prefix of the table. The table with the prefix
+"" has the fields that no other file contains. Other tables contain what the format needs, such as the paths and sizes
+of its files.
 
 Layout: packer.layouts.zip_archive; numpy/lib/format.py, version 1.0. A header must be exactly what `header` returns.
 """
@@ -53,7 +54,7 @@ _LEAST_HEADER_BYTES = 128  # size of the header of every array with one dimensio
 
 
 class Closable(Protocol):
-    """A file, or another object whose `close` may be called twice."""
+    """A file or another object whose `close` may be called twice."""
 
     def close(self) -> None: ...
 
@@ -62,11 +63,11 @@ Opened = TypeVar("Opened", bound=Closable)
 
 
 class FolderWriter(base.Writer):
-    """Creates the folder and writes values.npz. A subclass writes its files in `_begin`, `_append` and `_complete`."""
+    """Creates the folder and writes values.npz. A subclass implements the methods that write the other files."""
 
     @abstractmethod
     def _tables(self) -> Tables:
-        """Return the tables of values.npz. The table "" gets its values from the records, others from `_append`."""
+        """Return prefix -> fields of each table. The records fill the table "", and `_append` fills the others."""
 
     @abstractmethod
     def _begin(self, payload_bytes: int) -> None:
@@ -80,10 +81,10 @@ class FolderWriter(base.Writer):
         """Append a record to the format's files, and to each table except "". Raises OSError, PackerError."""
 
     def _complete(self) -> None:
-        """Write the end of the format's files; raises OSError, StorageError."""
+        """Complete the format's files after the last record; raises OSError, StorageError. Default: do nothing."""
 
     def _own(self, opened: Opened) -> Opened:
-        """Return `opened`, which this writer closes before it writes values.npz, or in `close`."""
+        """Return `opened`, and close it before values.npz is written, or in `close`."""
         self._owned.append(opened)
         return opened
 
@@ -154,7 +155,9 @@ class FolderWriter(base.Writer):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Return a `with` block as `writing` does. An error also closes the part, which may contain half a record."""
+        """Return a `with` block like that of `writing`. Any error also closes the part, which may end with half a
+        record.
+        """
         try:
             with writing(self.path):
                 yield
@@ -164,23 +167,23 @@ class FolderWriter(base.Writer):
 
 
 class FolderReader(base.Reader):
-    """Maps values.npz; a subclass opens its own files in `_open`."""
+    """Maps values.npz. The method `_open` of a subclass opens the other files."""
 
     is_folder = True
     main_file = TABLE
 
     @abstractmethod
     def _layouts(self) -> Sequence[Tables]:
-        """Return the possible contents of values.npz. The names of the arrays in the file show which one applies."""
+        """Return the tables of each version of values.npz. The names of its arrays show the version."""
 
     @abstractmethod
     def _open(self, folder: int, layout: int, *, readahead: bool) -> None:
         """Open the format's files; raises OSError, CorruptPack.
 
         Args:
-            folder: Descriptor of the part, which the caller closes.
-            layout: Position in `_layouts` of the content that was found.
-            readahead: True if the kernel may read ahead.
+            folder: Descriptor of the folder, valid only during this call.
+            layout: Index in `_layouts()` of the tables that values.npz contains.
+            readahead: True if the kernel may read ahead, False for random reads.
         """
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
@@ -226,7 +229,6 @@ class FolderReader(base.Reader):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    """Return a `with` block that yields the descriptor of a folder; raises OSError for a link or a file."""
     descriptor = os.open(path, FOLDER_FLAGS)
     try:
         yield descriptor
@@ -235,7 +237,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def open_file(folder: int, name: str) -> IO[bytes]:
-    """Open a regular file of the part. folder: descriptor of the part. Raises OSError, CorruptPack."""
+    """Open the regular file `name` in the folder with the descriptor `folder`. Raises OSError, CorruptPack."""
     file = os.fdopen(open_beneath(folder, name.encode()), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -247,13 +249,13 @@ def open_file(folder: int, name: str) -> IO[bytes]:
 
 
 def header(array: Array, length: int) -> bytes:
-    """Return the header of the array's .npy file. length: replaces None in the array's shape."""
+    """Return the header of the array's .npy file. If the array's shape contains None, `length` replaces it."""
     shape = tuple(length if known is None else known for known in array.shape)
     return npy_header_of_size(array.dtype, shape, least_bytes=_LEAST_HEADER_BYTES)
 
 
 def save(path: Path, contents: Mapping[str, tuple[Array, Content]], *, schema: Schema, samples: int) -> None:
-    """Write a new values.npz with the end record, and `contents`: name -> array. After an error, the file is empty."""
+    """Write values.npz: the end record and `contents`, name -> (array, bytes). After an error, the file is empty."""
     with path.open("xb") as file:
         try:
             with zipfile.ZipFile(file, "w") as archive:
@@ -288,16 +290,16 @@ def find_arrays(
     Args:
         path: The file, for messages.
         mapped: The mapped file.
-        file: The open file.
-        layouts: Possible contents: name without .npy -> array.
+        file: The same file, open.
+        layouts: Arrays by name (without .npy) for each version of the file. The names in the file show the version.
         schema: The fields of the manifest.
         samples: The number of samples in the manifest.
 
     Returns:
-        The position in `layouts` of the content that was found, and name -> span of the array's numbers.
+        The index of the version in `layouts`, and name -> offset and size of the array's numbers.
 
     Raises:
-        CorruptPack: The file is not one that `save` writes.
+        CorruptPack: The file does not have the names, headers or sizes that `save` writes for one of `layouts`.
     """
     named = [{_END, *(f"{name}.npy" for name in arrays)} for arrays in layouts]
     in_all = set.intersection(*named)
@@ -315,7 +317,7 @@ def find_arrays(
 
 
 def _numbers(path: Path, mapped: mmap.mmap, array: Array, entry: ArchiveEntry) -> ArraySpan:
-    """Return the span of an array in a .npy entry, after its header. Raises CorruptPack for a wrong header or size."""
+    """Return offset and size of the numbers in a .npy entry. Raise CorruptPack if its header or its size is wrong."""
     length = max(0, entry.size_bytes - _LEAST_HEADER_BYTES)
     start = header(array, length)
     size_bytes = entry.size_bytes - len(start)

@@ -1,6 +1,6 @@
-"""Part files: the files of a part that is a folder, read or mapped, each compared with its expected size.
+"""Part files: reads or maps the files of a part that is a folder, and compares the size of each with the expected size.
 
-No descriptor stays open, because a part may have more files than a process may open.
+The files are closed after each read, because a part may have more files than a process may open.
 """
 
 import ctypes
@@ -23,21 +23,21 @@ _MOST_FREE = 8  # buffers that wait for the next file
 
 
 class _Memory(threading.local):
-    """Buffers that only one thread reuses, because they are probably in the caches of its core."""
+    """Buffers that only one thread reuses, because they are probably in the cache of its core."""
 
     def __init__(self) -> None:
         self.buffers = BufferPool(_MOST_FREE, new=pageable)
 
 
 class PartFiles:
-    """The files of a part that is a folder. Thread-safe. Links are not followed."""
+    """The files of a part that is a folder. Methods may be called from any thread. Links are not followed."""
 
     def __init__(self, path: Path, folder: int) -> None:
-        """Use an open folder.
+        """Open the files of a folder that is already open.
 
         Args:
             path: The folder, for messages.
-            folder: Descriptor of the folder; it is duplicated.
+            folder: Descriptor of the folder. It is duplicated, so the original may be closed.
         """
         self.path = path
         self._root = os.dup(folder)
@@ -45,9 +45,9 @@ class PartFiles:
         self._memory = _Memory()
 
     def read(self, path: bytes, size_bytes: int) -> memoryview:
-        """Return a copy of a file. A later call reuses the memory when no slice of it exists any more.
+        """Return a copy of a file in memory. A later call reuses this memory, but only after all slices of it are gone.
 
-        A file that becomes shorter during the read raises CorruptPack; with a mapping, it would end the process.
+        A file that becomes shorter during the read raises CorruptPack. With a mapping, it would end the process.
 
         Raises:
             CorruptPack: `path` is not a regular file of this size.
@@ -66,7 +66,7 @@ class PartFiles:
             raise self._failure(path, error) from error
 
     def mapped(self, path: bytes, size_bytes: int) -> memoryview:
-        """Map a file of at least one byte. It stays mapped while a slice exists. Raises the errors of `read`."""
+        """Map a file of at least one byte. It stays mapped while a slice exists. Raises CorruptPack, StorageError."""
         try:
             descriptor = self._opened(path, size_bytes)
             try:
@@ -77,7 +77,7 @@ class PartFiles:
             raise self._failure(path, error) from error
 
     def _opened(self, path: bytes, size_bytes: int) -> int:
-        """Return a descriptor of a regular file of this size; raises OSError, ValueError."""
+        """Return a descriptor of a regular file of this size. Raise OSError or ValueError for anything else."""
         try:
             descriptor = open_beneath(self._root, path)
         except FileNotFoundError:
@@ -94,9 +94,9 @@ class PartFiles:
         return descriptor
 
     def _opened_link(self, path: bytes) -> int:
-        """Open a file after `packer append` replaced the folder by a folder with links to the same files.
+        """Open a file in the new folder at the same path, which `packer append` creates with links to the same files.
 
-        Raises OSError, also if the folder now contains other files.
+        Raises OSError, also if the new folder is another part.
         """
         root = os.open(self.path, FOLDER_FLAGS)
         try:
@@ -132,14 +132,14 @@ class PartFiles:
         return data.toreadonly()
 
     def close(self) -> None:
-        """Close the folder; may be called twice."""
+        """Close the folder. A second call does nothing."""
         if self._root >= 0:
             os.close(self._root)
         self._root = -1
 
 
 def _identity(folder: int) -> tuple[int, int]:
-    """Return device and inode of values.npz, which the reader has mapped, so that no other file gets its inode."""
+    """Return device and inode of values.npz. The reader has mapped this file, so no other file can get its inode."""
     status = os.stat(TABLE, dir_fd=folder, follow_symlinks=False)
     return status.st_dev, status.st_ino
 
@@ -154,10 +154,10 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 def map_file(descriptor: int, size_bytes: int) -> memoryview:
-    """Map the first `size_bytes` >= 1 bytes of an open file, read-only; raises OSError.
+    """Map the first `size_bytes` bytes (at least 1) of an open file, read-only; raises OSError.
 
-    The mapping ends with the last slice. The file must contain all these bytes: a read beyond its end is a SIGBUS.
-    Python's mmap keeps a descriptor of its own before 3.13, so a process could map only as many files as it may open.
+    The mapping ends with its last slice. The file must contain all these bytes: a read beyond its end is a SIGBUS.
+    Up to Python 3.12, a mapping of the module mmap keeps a descriptor open, and a process may open only some files.
     """
     start = _C.mmap(None, size_bytes, mmap.PROT_READ, mmap.MAP_PRIVATE, descriptor, 0)
     if start == _FAILED:

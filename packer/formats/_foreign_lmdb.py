@@ -1,6 +1,6 @@
 """Foreign LMDB: base of the formats whose tool reads an LMDB with one entry per record.
 
-The library does not report the offset of a value, so the pages of the finished file are read once to find the offsets.
+The LMDB library does not report where in the file a value is, so the pages of the finished file are read to find out.
 """
 
 import os
@@ -17,7 +17,7 @@ from packer.layouts import lmdb_pages
 
 
 class ForeignLMDBWriter(ForeignWriter):
-    """Adds one entry for each record. Its value contains the only held field (see `_foreign_part`) in one piece.
+    """Adds an LMDB entry for each record. Its value contains the only held field (see `_foreign_part`) as one piece.
 
     Attributes:
         is_sorted: True if the keys of entries increase with the row.
@@ -35,10 +35,10 @@ class ForeignLMDBWriter(ForeignWriter):
 
     @abstractmethod
     def _row(self, key: bytes) -> int | None:
-        """Return the row of an entry, or None if the entry is not a record."""
+        """Return the row of the entry with this key, or None if the entry is not a record."""
 
     def _more(self) -> list[tuple[bytes, bytes]]:
-        """Return (key, value) of the entries that are not records and that the tool requires."""
+        """Return (key, value) of further entries that the tool requires and that are not records. Default: none."""
         return []
 
     def _begin(self, payload_bytes: int) -> None:
