@@ -155,9 +155,7 @@ class FolderWriter(base.Writer):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Return a `with` block like that of `writing`. Any error also closes the part, which may end with half a
-        record.
-        """
+        """Return a `with` block like that of `writing`. An error also closes the part: its last record may be cut."""
         try:
             with writing(self.path):
                 yield

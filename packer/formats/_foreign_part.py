@@ -1,4 +1,4 @@
-"""Foreign part: base of the formats of other tools. A part is a folder with a file of the tool, and values.npz.
+"""Foreign part: base of the formats of other tools. A part is a folder with a file of the tool and values.npz.
 
 Layout of `part-00000/` (see also `_folder_part`):
 
@@ -10,11 +10,11 @@ Layout of `part-00000/` (see also `_folder_part`):
 |                    | which span k bytes                                                                              |
 |                    | every other field as in `_columns`                                                              |
 
-A *held* field is a field whose encoded values are in the tool's file unchanged. The part contains each encoded value
-once: the values of held fields in the tool's file, all others in values.npz. The reader maps both files and slices
-them. It parses neither the tool's records nor the tool's index, which may be hostile. If the tool has another form of a
-number (a varint, ASCII digits), its file contains this form, and values.npz contains the encoded value. The tool's file
-contains only samples, because LMDB readers such as Caffe's count every entry.
+A field is *held* if the tool's file contains its encoded values unchanged. The part contains each encoded value once:
+values of held fields are in the tool's file, all others in values.npz. The reader maps both files and slices them. It
+does not parse the tool's records or index, because they may be hostile. If the tool has its own form of a number (a
+varint, ASCII digits), its file contains this form, and values.npz contains the encoded value. The tool's file contains
+only samples, because LMDB readers such as Caffe's count every entry.
 """
 
 import os
@@ -54,12 +54,12 @@ LABEL = base.Slot(
 
 
 def in_slot_image(schema: Schema) -> tuple[str, ...]:
-    """Return the name of the field in the slot image, as a tuple of at most one name."""
+    """Return the name of the field with the slot `image` in a tuple, or an empty tuple if there is no such field."""
     return tuple(field.name for field in schema if field.slot == "image")
 
 
 def holds_files(schema: Schema, name: str) -> bool:
-    """Return True if the values of an image field are files that other programs open."""
+    """Return True if the encoded values of an image field are image files. False if they are raw pixels."""
     return bool(schema.stored_form(name).suffixes(_PNG_START))
 
 
@@ -71,11 +71,11 @@ class ForeignLayout:
         tool: Name of the tool, for messages.
         data: The tool's file with the values of held fields, or a folder of these files.
         others: Further files of the tool.
-        held: Returns the held fields of a schema: those whose encoded values are in `data` unchanged.
+        held: Function that returns the names of the held fields of a schema.
         has_places: True if values.npz contains the offset and size of each value in `data`. False if a subclass
             computes them from the row.
-        held_before: Returns the held fields of a schema in parts of earlier packer versions, which are still read.
-            None if earlier versions held the same fields.
+        held_before: The same function for parts that earlier versions of packer wrote, which are still read. None if
+            earlier versions held the same fields.
     """
 
     tool: str
@@ -86,13 +86,13 @@ class ForeignLayout:
     held_before: Callable[[Schema], tuple[str, ...]] | None = None
 
     def held_by_parts(self, schema: Schema) -> list[tuple[str, ...]]:
-        """Return the held fields of new parts, then those of earlier versions if they differ."""
+        """Return the held fields of new parts and, if they differ, the held fields of parts of earlier versions."""
         today = self.held(schema)
         before = self.held_before(schema) if self.held_before is not None else today
         return [today] if before == today else [today, before]
 
     def tables(self, schema: Schema, held: Sequence[str]) -> Tables:
-        """Return the tables of values.npz: the fields that are not `held`, and the places of the held fields."""
+        """Return the tables of values.npz: the fields that are not `held`, and the places of the values of `held`."""
         shape = (len(held), 2)
         form = StoredForm(("int64", shape), suffixes=lambda value: ())
         places = (Field(_PLACES, "number", "number", "int64", shape),) if self.has_places else ()
@@ -101,13 +101,13 @@ class ForeignLayout:
 
 
 class ForeignWriter(FolderWriter):
-    """Writes values.npz; a subclass writes the tool's files.
+    """Writes values.npz. A subclass writes the tool's files, and describes them in `layout`.
 
-    A subclass has `layout`. It creates its files in `_begin` with `_make`, appends to them in `_append`, and completes
-    them in `_complete`. It calls `_place` once for each row, in order, before `_complete` returns.
+    The subclass creates its files with `_make` in `_begin`, appends to them in `_append`, and completes them in
+    `_complete`. It calls `_place` once for each row, in order, before `_complete` returns.
 
     Attributes:
-        needs_label: True if the tool's records always contain a label. The label is 0 if no field has the slot label.
+        needs_label: True if the tool's records always contain a label. The label is 0 if no field has the slot `label`.
     """
 
     layout: ClassVar[ForeignLayout]
@@ -117,12 +117,12 @@ class ForeignWriter(FolderWriter):
 
     @classmethod
     def shown(cls, schema: Schema) -> Mapping[str, str]:
-        """Return field -> name in the tool's records, for the fields that the tool finds. Default: fields in slots."""
+        """Return field -> name in the tool's records for the fields that the tool reads. Default: fields with slots."""
         return {field.name: field.slot for field in schema if field.slot is not None}
 
     @classmethod
     def notes(cls, schema: Schema) -> tuple[str, ...]:
-        """Return notes: which fields the tool finds, which fields it does not find, and where class names are."""
+        """Return notes for the user: which fields the tool reads, which it does not, and where the class names are."""
         shown = cls.shown(schema)
         found = ", ".join(name if name == called else f"{called}={name}" for name, called in shown.items())
         hidden = [field.name for field in schema if field.name not in shown and not field.hidden]
@@ -138,7 +138,7 @@ class ForeignWriter(FolderWriter):
 
     @classmethod
     def _about_pixels(cls, schema: Schema) -> Iterator[str]:
-        """Yield a note on each image of the records that the user asked to store as raw pixels."""
+        """Yield a note on each image field that the tool cannot open, because it is stored as raw pixels."""
         for name in cls.images_of_tool(schema):
             if not holds_files(schema, name):
                 instead = cls.instead_of_raw[schema[name].kind]
@@ -155,7 +155,9 @@ class ForeignWriter(FolderWriter):
 
     @classmethod
     def refusal(cls, schema: Schema) -> str | None:
-        """Return why a pack of keys only, or points and boxes with resized or rotated images, are refused, or None."""
+        """Return why no field is for the tool, or why points and boxes do not fit moved images. None accepts the
+        fields.
+        """
         shown = cls.shown(schema)
         if all(field.hidden or field.name == KEY for field in schema) and KEY not in cls.layout.held(schema):
             return f"{cls.layout.tool} would find no field in a pack of keys alone: name some more with --fields"
@@ -169,7 +171,7 @@ class ForeignWriter(FolderWriter):
 
     @classmethod
     def misfit(cls, schema: Schema, record: base.Record) -> tuple[str, str] | None:
-        """Return the label's field and a reason if the label is outside the range of the tool's records, else None."""
+        """If the label is outside the range of the tool's records, return the label's field and a reason, else None."""
         label = schema.in_slot("label")
         number = _whole_label(schema, record)
         if label is None or number is None or number in cls.labels:
@@ -191,11 +193,11 @@ class ForeignWriter(FolderWriter):
         return self.layout.tables(self.schema, self._held)
 
     def _make(self, name: str) -> IO[bytes]:
-        """Create a file of the part, which is closed together with the part; raises OSError."""
+        """Create a file of the part and open it. It is closed together with the part. Raises OSError."""
         return self._own((self.path / name).open("xb", buffering=_BUFFER_BYTES))
 
     def _place(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Store (offset, size) of each held value of the next row, in the order of `_held`."""
+        """Store the offset and size of each held value of the next row, in the order of `_held`."""
         self._open_spools()[_FOREIGN][_PLACES].add(b"".join([_SPAN.pack(*span) for span in spans]))
 
     def write(self, record: base.Record) -> None:
@@ -205,12 +207,12 @@ class ForeignWriter(FolderWriter):
         super().write(record)
 
     def _label_of(self, values: Mapping[str, bytes]) -> int:
-        """Return the number in the slot label; 0 if no field has the slot."""
+        """Return the whole number of the field with the slot `label`; 0 if no field has the slot."""
         return _whole_label(self.schema, values) or 0
 
 
 class ForeignReader(FolderReader):
-    """Maps values.npz and the file in the format of the other tool. Values are slices of these two files."""
+    """Maps values.npz and the tool's file. Values are slices of these two files."""
 
     layout: ClassVar[ForeignLayout]
     _view: memoryview | None = None
@@ -233,7 +235,7 @@ class ForeignReader(FolderReader):
         self._view = self._data(folder, places, readahead=readahead)
 
     def _data(self, folder: int, places: Places, *, readahead: bool) -> memoryview:
-        """Map the tool's file after checking that it contains every value; raises OSError, CorruptPack."""
+        """Map the tool's file. Raises OSError, and CorruptPack if a value is outside of the file."""
         path = self.path / self.layout.data
         with open_file(folder, self.layout.data) as file:
             size = os.fstat(file.fileno()).st_size
@@ -288,7 +290,7 @@ class ForeignReader(FolderReader):
         return view[offset : offset + size]
 
     def _joined(self, span: memoryview, row: int) -> bytes:
-        """Return a value that the tool's file contains in several pieces. span: all pieces. Raises CorruptPack."""
+        """Return a value whose pieces are in `span`. Raises CorruptPack, also for tools that never split a value."""
         raise CorruptPack(f"{self.path}: row {row}: {self.layout.tool} never split a value into pieces; pack again")
 
     def files(self) -> Iterator[bytes]:
@@ -301,7 +303,7 @@ class ForeignReader(FolderReader):
 
 
 def _whole_label(schema: Schema, record: base.Record) -> int | None:
-    """Return the number of the field in the slot label; None without this field, or if it is a list or a float."""
+    """Return the whole number of the field with the slot `label`. None without this field, or if it is not whole."""
     label = schema.in_slot("label")
     if label is None or not LABEL.fits(label):
         return None

@@ -1,7 +1,7 @@
-"""New LMDB: writes an LMDB file with the library, without syncs, with a map that grows on demand.
+"""New LMDB: writes an LMDB file with the LMDB library. The map grows when it is full, and nothing is synced to disk.
 
-The bytes of the file depend only on the entries, their order and `payload_bytes`. These determine when a commit happens
-and how far the map grows; the meta pages contain the size of the map.
+The bytes of the file depend only on the entries, their order and `payload_bytes`. `payload_bytes` sets the first size
+of the map, and the file contains the size of its map.
 """
 
 import os
@@ -21,10 +21,10 @@ _ENGINE = {"lib_version": 0} if int(lmdb.__version__.split(".")[0]) >= 3 else {}
 
 
 def file_bytes(payload_bytes: int, values: int) -> int:
-    """Return the estimated size of a file in bytes.
+    """Return the estimated size in bytes of an LMDB file with `values` values of `payload_bytes` together.
 
-    A value larger than half a page takes complete pages, and half of the last page is empty. Pages of smaller values
-    are a quarter empty. values: number of values.
+    A value larger than half a page takes complete pages, and half of its last page is empty on average. Pages of
+    smaller values are a quarter empty.
     """
     is_large = payload_bytes > values * (PAGE_BYTES // 2)
     waste = values * (PAGE_BYTES // 2) if is_large else payload_bytes // 3
@@ -41,7 +41,7 @@ class NewLMDB:
             path: The file.
             part: The part, for messages.
             payload_bytes: Estimated size of all values, which determines the first size of the map.
-            is_sorted: True if entries arrive in the order of their keys.
+            is_sorted: True if entries arrive in the order of their keys. False if they arrive in any order.
         """
         self._part = part
         self._is_sorted = is_sorted
@@ -57,7 +57,7 @@ class NewLMDB:
             raise StorageError(f"{part}: cannot make the part: {error}; free space or choose another folder") from error
 
     def put(self, entries: list[tuple[bytes, bytes]]) -> None:
-        """Add entries, which are committed together.
+        """Add entries in memory. If 2 MiB or more are waiting, commit them in one transaction.
 
         Raises:
             InvalidRequest: The file is closed.
@@ -69,7 +69,7 @@ class NewLMDB:
             self.commit()
 
     def commit(self, *more: tuple[bytes, bytes]) -> None:
-        """Commit all entries and `more`; raises InvalidRequest for a closed file, StorageError."""
+        """Commit all waiting entries and `more`. Raises StorageError, and InvalidRequest if the file is closed."""
         if self._env is None:
             raise InvalidRequest(f"{self._part}: the part is closed; write a new one")
         items = [*self._pending, *more]
@@ -79,7 +79,7 @@ class NewLMDB:
         self._pending, self._pending_bytes = [], 0
 
     def _try_commit(self, env: lmdb.Environment, items: list[tuple[bytes, bytes]]) -> bool:
-        """Write all entries in one transaction. Return False if the map is too small; nothing is written then."""
+        """Write all entries in one transaction and return True. If the map is too small, write none, return False."""
         try:
             with env.begin(write=True) as transaction, transaction.cursor() as cursor:
                 cursor.putmulti(items, append=self._is_sorted)  # the same bytes as one put per entry
@@ -90,7 +90,7 @@ class NewLMDB:
         return True
 
     def close(self) -> None:
-        """Close the file; may be called twice. Pending entries are lost."""
+        """Close the file. Entries that are not committed are lost. A second call does nothing."""
         if self._env is not None:
             self._env.close()
             self._env = None

@@ -1,18 +1,18 @@
-"""Format: the records of one part <-> one file, or one folder of files. It does not depend on codecs, images or torch.
+"""Format: writes and reads the records of one part, which is a file or a folder of files.
 
 A format module has `SUFFIX`, `class Writer(base.Writer)` and `class Reader(base.Reader)`. Most formats derive from the
-base of their family: `_columns` (arrays in a container), `_folder_part` (folders of files), or `_foreign_part` (files
-of another tool).
+base of their family: `_columns` (arrays in a container file), `_folder_part` (folders of files), or `_foreign_part`
+(files of another tool). A format does not depend on images or torch.
 
 Writing a part:
 
 * The constructor of a Writer creates a new file or folder. It raises InvalidRequest if the path exists.
-* Records arrive in order. Each record contains every field of the schema.
+* `write` gets the records in the order of the rows. Each record contains every field of the schema.
 * A part is incomplete until `finish` returns. No Reader opens an incomplete part.
 * `finish` and `close` may be called twice. `finish` raises InvalidRequest if `close` was called first.
 * Equal records give equal bytes, at any time, in any process, on any machine.
 * If `write` raises KeyError or InvalidRequest, it has added nothing, and the next `write` continues. After any other
-  error, the caller only calls `close`.
+  error, only `close` may be called.
 * A failed disk write raises StorageError. `_columns.writing` converts an OSError: the message contains the path and
   `os.strerror(error.errno)`, because some libraries put a long report into `error.strerror`.
 
@@ -30,8 +30,8 @@ Reading a part:
 * A forked child calls `close` on the readers that it inherited. `close` therefore does not wait for a lock. Writers are
   not used across a fork.
 
-A format does not depend on a field's codec: `schema.stored_form(name)` describes the encoded values. `Field.slot` is
-the name of the field in the records of another tool, such as image or label.
+A format does not depend on a field's codec: `schema.stored_form(name)` describes the encoded values. A *slot* is a name
+in the records of another tool, such as image or label. `Field.slot` is the slot of a field, or None.
 """
 
 from abc import ABC, abstractmethod
@@ -53,8 +53,8 @@ class Slot(NamedTuple):
         name: The name.
         what: Description of the fields that may have this name, for messages.
         fits: Returns True for a field that may have this name.
-        is_needed: True if each record needs a field of this name. A pack without this field is refused.
-        is_file: True if the tool opens the stored value as an image file. Raw pixels are then refused.
+        is_needed: True if each record needs a field of this name. A pack without this field is then refused.
+        is_file: True if the tool opens the stored value as an image file. The tool cannot open raw pixels.
     """
 
     name: str
@@ -65,16 +65,16 @@ class Slot(NamedTuple):
 
 
 class Writer(ABC):
-    """Writes one part; the module describes the contract.
+    """Writes one part. The docstring of this module describes what each method must do.
 
     Attributes:
-        codecs: Kind of field -> the codec if the user names none. Other kinds keep the codec of the source.
-        instead_of_raw: Kind of field -> the codec that replaces raw pixels, unless the user requests raw pixels.
-            Formats of other tools set it, because these tools open files.
-        one_shape: True if all images of a field must have one shape when they have the codec of `codecs`.
+        codecs: Default codecs: kind of field -> codec. A field of another kind keeps the codec of the source.
+        instead_of_raw: Kind of field -> the codec that replaces the codec raw, unless the user requests raw. Formats of
+            other tools set it, because these tools open image files.
+        one_shape: True if all images of a field with the codec of `codecs` must have one shape.
         one_part: True if a pack is one part unless the user sets the size of parts.
         slots: The names in the other tool's records; empty for packer's own formats.
-        labels: The whole numbers that fit into the slot label.
+        labels: The whole numbers that the slot `label` accepts.
         order: Default order of samples: "stored" (that of the source), or "shuffled" for tools that read in file order.
     """
 
@@ -88,17 +88,17 @@ class Writer(ABC):
 
     @classmethod
     def codec_of(cls, field: Field) -> str | None:
-        """Return the codec for a field without a codec of the user. None keeps the codec of the source."""
+        """Return the codec of a field for which the user names none. None keeps the codec of the source."""
         return cls.codecs.get(field.kind)
 
     @classmethod
     def images_of_tool(cls, schema: Schema) -> tuple[str, ...]:
-        """Return the names of the fields that the other tool opens as image files."""
+        """Return the names of the fields that the other tool opens as image files. Default: none."""
         return ()
 
     @classmethod
     def notes(cls, schema: Schema) -> tuple[str, ...]:
-        """Return notes for the user, one line each, on what the other tool finds in the part."""
+        """Return notes for the user, one line each, on what the other tool reads of the part. Default: none."""
         return ()
 
     @classmethod
@@ -108,16 +108,16 @@ class Writer(ABC):
 
     @classmethod
     def misfit(cls, schema: Schema, record: Record) -> tuple[str, str] | None:
-        """Return the name of a field whose value does not fit into the tool's record, and the reason; else None."""
+        """If a value does not fit into the tool's record, return the name of its field and the reason, else None."""
         return None
 
     @classmethod
     def files(cls, schema: Schema) -> int:
-        """Return the number of files that each sample adds to the part."""
+        """Return the number of files that each sample adds to the part; 0 if samples share files."""
         return 0
 
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
-        """Create the part; raises InvalidRequest if the path exists, StorageError.
+        """Create the part. Raises StorageError, and InvalidRequest if the path exists.
 
         Args:
             path: The new file or folder.
@@ -133,13 +133,13 @@ class Writer(ABC):
 
         Args:
             payload_bytes: Size of all values together.
-            values: Number of large values, such as images, for formats that add bytes to each value.
+            values: Number of large values, such as images, to which a format may add bytes.
         """
         return payload_bytes
 
     @classmethod
     def scratch_bytes(cls, payload_bytes: int) -> int:
-        """Return the size in bytes of the temporary files that exist until the part is finished."""
+        """Return the estimated size in bytes of the temporary files that exist until the part is finished."""
         return 0
 
     @abstractmethod
@@ -148,7 +148,7 @@ class Writer(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Complete and close the part; the caller syncs the files to disk. Raises InvalidRequest, StorageError."""
+        """Complete and close the part, without a sync to disk. Raises InvalidRequest, StorageError."""
 
     @abstractmethod
     def close(self) -> None:
@@ -162,7 +162,7 @@ class Writer(ABC):
 
 
 class Reader(ABC):
-    """Reads one part; the module describes the contract.
+    """Reads one part. The docstring of this module describes what each method must do.
 
     Attributes:
         is_folder: True if a part is a folder. Its size and digest are those of all its files (packer.files.digest). The
@@ -179,11 +179,11 @@ class Reader(ABC):
 
     @classmethod
     def side_files(cls, schema: Schema) -> Sequence[str]:
-        """Return paths, relative to a folder part, of files without values, such as a tool's index. Default: none."""
+        """Return relative paths of files of a folder part without values, such as a tool's index. Default: none."""
         return ()
 
     def __init__(self, path: Path, schema: Schema, *, samples: int, readahead: bool = True) -> None:
-        """Open the part; raises CorruptPack unless it matches the manifest, StorageError.
+        """Open the part. Raises StorageError, and CorruptPack if the part does not match the manifest.
 
         Args:
             path: The file or folder.
@@ -200,16 +200,16 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, row: int, names: Sequence[str]) -> Record:
-        """Return the named fields of one record, 0 <= row < samples; raises CorruptPack, InvalidRequest if closed."""
+        """Return the named fields of record `row`, 0 <= row < samples. Raises CorruptPack; InvalidRequest if closed."""
 
     def values(self, rows: Sequence[int], name: str) -> Sequence[Buffer]:
-        """Return one field of many records, in the order of `rows`; raises the errors of `read`."""
+        """Return the field `name` of many records, in the order of `rows`. Raises the errors of `read`."""
         return [self.read(row, (name,))[name] for row in rows]
 
     def files(self) -> Iterator[bytes]:
-        """Yield the path of every file of a folder part, relative to the part; raises CorruptPack."""
+        """Yield the path of every file of a folder part, relative to the part. Raises CorruptPack."""
         return iter(())
 
     @abstractmethod
     def close(self) -> None:
-        """Release files and memory. May be called twice, and while returned buffers are in use."""
+        """Release files and memory. Returned buffers stay usable. A second call does nothing."""

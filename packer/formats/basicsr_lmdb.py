@@ -8,9 +8,10 @@ Layout of `part-00000.lmdb/` (BasicSR requires this suffix; see also `_foreign_p
 | meta_info.txt | a line `name.png (height,width,channels) 1` for each sample, in the order of the keys               |
 | values.npz    | the places of the images, and every other field                                                     |
 
-The tool cuts a line at its first dot to get the key. So a name is the sample's key without its suffix, and `_` replaces
-other dots. The row is appended to a name that is taken or too long for LMDB. The last number of a line is the PNG
-compression level of the tool's writer. The tool's reader decodes any format of OpenCV. The tool has no labels.
+The name of a sample is its key without the suffix. `_` replaces other dots, because BasicSR cuts a line at its first
+dot to get the name. `~` and the row are appended to a name that is taken or too long for LMDB. The last number of a
+line is the PNG compression level that BasicSR's writer adds. BasicSR decodes any image format of OpenCV, and reads no
+labels.
 Source: BasicSR 1.4, scripts/data_preparation/create_lmdb.py and data/data_util.py (paired_paths_from_lmdb).
 """
 
@@ -33,7 +34,7 @@ LAYOUT = ForeignLayout("BasicSR", "data.mdb", (_META,), in_slot_image)
 
 
 class Writer(ForeignLMDBWriter):
-    """Adds each image with its name as the key. All names of a part stay in memory until it is finished."""
+    """Adds an LMDB entry for each sample: name -> image. All names stay in memory until the part is finished."""
 
     layout = LAYOUT
     slots = (IMAGE._replace(is_needed=True),)
@@ -64,7 +65,7 @@ class Writer(ForeignLMDBWriter):
 
 
 def _names(key: bytes, row: int) -> Iterator[bytes]:
-    """Yield possible names of a sample. The first one that is free is used."""
+    """Yield names for a sample: its key without suffix, then names with the row. The writer uses the first free one."""
     stem = re.sub(rb"\.[A-Za-z0-9]{1,5}$", b"", key)
     plain = re.sub(rb"[.\0-\x1f]", b"_", stem).strip()
     if plain and len(plain) <= MOST_KEY_BYTES:
@@ -75,7 +76,7 @@ def _names(key: bytes, row: int) -> Iterator[bytes]:
 
 
 def _size(image: bytes) -> tuple[int, int, int]:
-    """Return (height, width, channels); zeros if the header of the image is damaged."""
+    """Return (height, width, channels) of an image file; zeros if its header is damaged."""
     try:
         header = sniff(image, MOST_PIXELS)
     except DamagedImage:
@@ -84,6 +85,6 @@ def _size(image: bytes) -> tuple[int, int, int]:
 
 
 class Reader(ForeignReader):
-    """Returns slices of data.mdb and values.npz; see `_foreign_part`."""
+    """Returns slices of data.mdb and values.npz."""
 
     layout = LAYOUT

@@ -1,4 +1,4 @@
-"""BMP: a folder of ordinary files per part, which PIL, OpenCV and torchvision's ImageFolder read.
+"""BMP: a folder of ordinary files per part. PIL, OpenCV and torchvision's ImageFolder read the images.
 
 Layout of `part-00000/` (see also `_folder_part`):
 
@@ -11,7 +11,7 @@ Layout of `part-00000/` (see also `_folder_part`):
 |                         | `names/<field>`: the path of each file below <field>/, for fields kept in files            |
 |                         | `sizes/<field>`: int64 [n], the size of each file in bytes                                 |
 
-Small values are in arrays, because a file takes at least one block of the disk: 500 times the size of a label.
+Small values are in arrays, because a file takes at least one block of the disk, which is 500 times a label.
 A pack is one part unless the user sets --part-size, so that ImageFolder finds all files in one tree.
 """
 
@@ -46,13 +46,12 @@ def _tables(schema: Schema) -> Tables:
 
 
 def _table(like: Field, names: Sequence[str], array: FixedArray | None) -> Schema:
-    """Return a schema with a copy of the field `like` for each name. array: their dtype and shape, or None."""
     form = StoredForm(array, suffixes=lambda value: ())
     return Schema(tuple(replace(like, name=name) for name in names), form_of=lambda field: form)
 
 
 class Writer(FolderWriter):
-    """Writes each file immediately, and collects the other values until the end."""
+    """Writes images, depth, masks and bytes into files immediately. Other values are collected until the end."""
 
     codecs = {"image": "bmp", "mask": "bmp", "depth": "npy"}
     one_part = True
@@ -93,7 +92,7 @@ class Writer(FolderWriter):
 
 
 class Reader(FolderReader):
-    """Reads a file when its value is read, and returns a copy. Other values are slices of values.npz."""
+    """Reads a file when its value is requested, and returns a copy. Other values are slices of values.npz."""
 
     is_mapped = False
     _files: PartFiles | None = None
@@ -135,11 +134,11 @@ class Reader(FolderReader):
 
 
 class FileNames:
-    """Chooses the names of one part's files, in the order of its rows. It remembers 8 bytes per name.
+    """Chooses the names of the files of one part, row after row. It remembers 8 bytes per name.
 
-    The name is the key, with a suffix of the value's file format. `~` and the row are added if the name could
-    lead out of the folder, is too long, or is taken. A name is taken if a file system may consider it equal to an
-    earlier name.
+    A name is the key. A suffix of the value's file format is added if the key ends with none. `~` and the row are added
+    if the name could lead out of the folder, is too long, or is taken. A name is taken if a file system could regard
+    it as equal to an earlier name.
 
         cat/a.jpg    ->  cat/a.jpg.bmp        cat/A.jpg  ->  cat/A.jpg~7.bmp       because cat/a.jpg is taken
         cat/<long>   ->  cat/~7.bmp           ../a.jpg   ->  ~7.bmp
@@ -149,12 +148,13 @@ class FileNames:
         self._taken: set[int] = set()
 
     def take(self, key: bytes, row: int, wanted: Sequence[tuple[str, ...]]) -> list[str]:
-        """Return the path of each file of a row, relative to the folder of the file's field.
+        """Return the path of each file of a row, relative to the folder of the file's field. Raises InvalidRequest.
 
         Args:
             key: The key of the sample.
             row: The row of the sample.
-            wanted: For each file, the suffixes of its file format; the first is added if the key has none of them.
+            wanted: For each file, the suffixes of its file format. If the key ends with none of them, the first is
+                added.
         """
         for path in _candidates(key.decode("utf-8", "surrogateescape"), row):
             found = [path if path.lower().endswith(fitting) else path + fitting[0] for fitting in wanted]
@@ -165,7 +165,7 @@ class FileNames:
         raise InvalidRequest(f"row {row}: every name for its files is taken; use another format")
 
     def _marks(self, path: str) -> list[int] | None:
-        """Return hashes of the path and of its new folders. None if the path is unsafe or taken."""
+        """Return hashes of the path and of its folders that are new. Return None if the path is unsafe or taken."""
         try:
             components(path)
         except InvalidRequest:
@@ -192,6 +192,6 @@ def _candidates(path: str, row: int) -> Iterator[str]:
 
 
 def _mark(folded_path: str) -> int:
-    """Return 64 bits of a hash. If two paths have one hash, the second path gets a longer name."""
+    """Return 64 bits of a hash. Two paths may have one hash; the second path then gets a longer name."""
     raw = folded_path.encode("utf-8", "surrogateescape")
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little")

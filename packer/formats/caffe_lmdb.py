@@ -32,7 +32,7 @@ LAYOUT = ForeignLayout("Caffe and DALI", "data.mdb", (), in_slot_image)
 
 
 class Writer(ForeignLMDBWriter):
-    """Adds an entry to data.mdb for each record: a Datum with image file, label and size."""
+    """Adds an entry to data.mdb for each record: a Datum with the bytes of the image file, its label and its size."""
 
     layout = LAYOUT
     slots = (IMAGE._replace(is_needed=True), LABEL)
@@ -54,7 +54,7 @@ class Writer(ForeignLMDBWriter):
 
 
 def _size(image: bytes) -> tuple[int, int, int] | None:
-    """Return (channels, height, width), or None if the header of the image is damaged."""
+    """Return (channels, height, width) of an image file, or None if its header is damaged."""
     try:
         header = sniff(image, MOST_PIXELS)
     except DamagedImage:
@@ -70,6 +70,6 @@ def _shortened(key: bytes) -> bytes:
 
 
 class Reader(ForeignReader):
-    """Returns slices of data.mdb and values.npz; see `_foreign_part`."""
+    """Returns slices of data.mdb and values.npz."""
 
     layout = LAYOUT

@@ -1,4 +1,4 @@
-"""Efficient-PyTorch LMDB: an LMDB of pickled pairs per part.
+"""Efficient-PyTorch LMDB: an LMDB per part, which contains a pickled pair (image file, label) for each sample.
 
 Layout of `part-00000/` (see also `_foreign_part`):
 
@@ -53,6 +53,6 @@ class Writer(ForeignLMDBWriter):
 
 
 class Reader(ForeignReader):
-    """Returns slices of data.lmdb and values.npz; see `_foreign_part`."""
+    """Returns slices of data.lmdb and values.npz."""
 
     layout = LAYOUT

@@ -1,4 +1,4 @@
-"""HDF5: one .h5 file per part with plain arrays, read by any HDF5 library.
+"""HDF5: one .h5 file per part with plain arrays, which any HDF5 library reads.
 
 Layout of `part-00000.h5` (oldest file format that fits; contiguous, no filters, no time stamps):
 
@@ -10,10 +10,10 @@ Layout of `part-00000.h5` (oldest file format that fits; contiguous, no filters,
 | attribute `packer`  | of the root: fixed-length string, JSON {"fields": [names in order], "samples": n};            |
 |                     | written last                                                                                  |
 
-bool is the enumeration of int8 that h5py makes.
+bool has the HDF5 type that h5py uses for it, an enumeration of int8.
 
-The library lays out the file and finds the arrays. This module writes the bytes of the arrays and reads them from a
-mapping, so HDF5's global lock does not delay other threads. Links, filters and external files are never followed.
+h5py lays out the file and finds the arrays. This module writes their bytes, and reads them from a mapping of the file.
+So HDF5's global lock does not delay other threads. Arrays behind links, with filters or in external files are refused.
 """
 
 import os
@@ -48,7 +48,7 @@ _LIBVER = ("earliest", "v108")  # readable by every HDF5 since 1.8
 
 
 class Writer(ColumnWriter):
-    """Creates the arrays with the library, then writes their bytes itself."""
+    """Creates the arrays with h5py, then writes their bytes without HDF5."""
 
     def _save(self, contents: Contents) -> None:
         try:
@@ -74,7 +74,7 @@ class Writer(ColumnWriter):
 
 
 def _make(file: Any, array: Array, size_bytes: int) -> int | None:
-    """Create an array whose bytes are allocated but not written. Return their offset, or None for an empty array."""
+    """Create an array with space for its bytes. Return the offset of this space, or None for an empty array."""
     options = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     options.set_layout(h5py.h5d.CONTIGUOUS)
     options.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -91,7 +91,7 @@ def _h5_type(array: Array) -> Any:
 
 
 class Reader(ColumnReader):
-    """Compares the file with the layout when it is opened. Values are slices of the mapped file."""
+    """Compares the arrays in the file with the schema when it opens the file. Values are slices of the mapped file."""
 
     def _open(self, *, readahead: bool) -> MappedRecords:
         try:
@@ -108,7 +108,7 @@ class Reader(ColumnReader):
             raise CorruptPack(f"{self.path}: cannot open the part: {reason(error)}; copy or pack it again") from error
 
     def _end(self, root: Any) -> bytes:
-        """Return the end record; raises CorruptPack unless it is a string of fixed length."""
+        """Return the end record. Raises CorruptPack if it does not exist or is not a short string of fixed length."""
         if not h5py.h5a.exists(root, _END.encode()):
             raise self._refusal("the part is not complete: it has no attribute 'packer'")
         attribute = h5py.h5a.open(root, _END.encode())
@@ -121,7 +121,7 @@ class Reader(ColumnReader):
         return bytes(value[()])
 
     def _check_names(self, group: Any, expected: set[str]) -> None:
-        """Raise CorruptPack unless a group has exactly these names, all of them hard links into this file."""
+        """Raise CorruptPack unless a group has exactly the `expected` names and all are hard links into this file."""
         count = group.get_num_objs()
         names = {group.get_objname_by_idx(at) for at in range(count if count == len(expected) else 0)}
         if names != {name.encode() for name in expected}:
@@ -146,7 +146,7 @@ class Reader(ColumnReader):
         return h5py.h5o.open(group, name.encode())
 
     def _place(self, dataset: Any, array: Array) -> ArraySpan:
-        """Return the position of `dataset` in the file.
+        """Return offset and size of `dataset` in the file.
 
         Raises CorruptPack if the dataset is not contiguous, or if its dtype or shape is not that of `array`.
         """

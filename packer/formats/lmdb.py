@@ -34,7 +34,7 @@ _numbered = Struct("<HHHH8s").unpack_from  # a leaf node with a key of 8 bytes: 
 
 
 class Writer(base.Writer):
-    """Appends records in the order of their keys, without syncs."""
+    """Appends the values of each record under ascending keys, without a sync to disk."""
 
     def __init__(self, path: Path, schema: Schema, *, payload_bytes: int) -> None:
         super().__init__(path, schema, payload_bytes=payload_bytes)
@@ -100,10 +100,10 @@ class Reader(base.Reader):
 
 
 class BTree(Tree):
-    """The values of a mapped file by their keys. Thread-safe: it takes no lock and begins no transaction."""
+    """Finds the values of an LMDB file that is mapped. Thread-safe: it takes no lock and begins no transaction."""
 
     def __init__(self, path: Path, mapped: mmap.mmap, *, count: int | None = None) -> None:
-        """Read the pages two levels or more above the leaves; raises CorruptPack.
+        """Read the branch pages, except those directly above the leaves. Raises CorruptPack.
 
         Args:
             path: The file, for messages.
@@ -125,12 +125,12 @@ class BTree(Tree):
             raise
 
     def close(self) -> None:
-        """Release the mapping. It ends with the last slice. No other thread may read during the call."""
+        """Release the file. It stays mapped until its last slice is gone. No other thread may read during the call."""
         self._data.release()  # the frames of an error may refer to it for long
         self._view = None
 
     def value(self, number: int) -> memoryview | None:
-        """Return the value of the key `number` (8 bytes, big-endian) as a slice, or None; raises CorruptPack."""
+        """Return the value of the key `number` (8 bytes, big-endian) as a slice, or None. Raises CorruptPack."""
         view = self._view if self._view is not None else self._open()
         at = bisect_right(self._bounds, number) - 1
         if at < 0:
@@ -166,9 +166,9 @@ class BTree(Tree):
         return self._data, offset
 
     def _read_leaves(self, at: int) -> tuple[list[int], list[int]]:
-        """Read a page above leaves, which is read when one of them is needed: the lower bounds and numbers of leaves.
+        """Read the page `_above[at]`, which is above leaves. Return the first key and the page number of each leaf.
 
-        A bound of fewer than 8 bytes is the key of `_END`, which is more than any number of a value.
+        The first keys are numbers. The key of `_END` has 6 bytes, but as a number it is above all others.
         """
         found = list(self.pages_below(self._above[at], b"", min(self.depth, 2), seen=set()))
         if not found:

@@ -1,4 +1,4 @@
-"""N5: a container of arrays in blocks per part, which tensorstore, z5py, zarr-python 2 and Java's N5 open.
+"""N5: one N5 container per part, with arrays in blocks. tensorstore, z5py, zarr-python 2 and Java's N5 open it.
 
 Layout of `part-00000/` (see also `_foreign_part`):
 
@@ -11,16 +11,16 @@ Layout of `part-00000/` (see also `_foreign_part`):
 | values.npz                        | every field that is not an array of N5, and the numbers, which readers get from |
 |                                   | here: a block would be opened for 8 bytes                                       |
 
-An array of N5 has one shape and one dtype. So a field is an array if its encoded values are numbers of one shape, as
-with codec raw, the default for images here. Images of several shapes are refused before a conversion. N5 has no place
-for keys, texts, JSON, points of any number, float16, and images of other codecs. bool is stored as uint8.
-The array of the slot image is named `image`, the array of the slot label `label`. Other arrays have the name of their
-field. `_` is appended to a name that is taken.
+An N5 array has one shape and one dtype. So a field is an array if its encoded values are numbers of one shape. This is
+the case for images with the codec raw, the default of this format. Images of several shapes are refused before a
+conversion. N5 cannot store keys, texts, JSON, lists of any length, float16, and images of other codecs. bool is stored
+as uint8. The array of the slot `image` or `label` has the name of the slot. Other arrays have the name of their field.
+`_` is appended to a name that is taken.
 
-Blocks are not compressed, because a read of one row would decompress the complete block. A block has 64 rows. It
-has fewer rows if images are large, so that tools can hold a block in memory, and more rows if values are small.
-A block is mapped when one of its values is read, and up to 256 blocks of a part stay mapped. N5 is big-endian: the
-bytes of larger numbers are swapped, and images of 8 bit are read unchanged.
+Blocks are not compressed, because a read of one row would decompress the complete block. A block has 64 rows. It has
+fewer rows if images are large, so that tools can hold a block in memory, and more rows if values are small. A block is
+mapped when one of its values is read, and up to 256 blocks of a part stay mapped. N5 is big-endian: a read returns a
+copy with swapped bytes, and numbers of 8 bits without a copy.
 """
 
 import os
@@ -72,16 +72,16 @@ class BlockedField(NamedTuple):
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
     def block(self, number: int, samples: int) -> tuple[int, ...]:
-        """Return the shape (rows, *shape) of a block. number: from 0. samples: number of rows of the array."""
+        """Return the shape (rows, *shape) of block `number`, counted from 0, in an array of `samples` rows."""
         return (min(self.rows, samples - number * self.rows), *self.shape)
 
     def block_bytes(self, number: int, samples: int) -> int:
-        """Return the size of a block's file in bytes, see `block`."""
+        """Return the size in bytes of the file of block `number`, in an array of `samples` rows."""
         lengths = self.block(number, samples)
         return len(n5_blocks.block_header(lengths)) + lengths[0] * self.row_bytes
 
     def path(self, number: int) -> str:
-        """Return the path of a block's file, relative to the part."""
+        """Return the path of the file of block `number`, relative to the part."""
         return f"{_DATA}/{self.name}/{n5_blocks.block_path((number, *(0 for _ in self.shape)))}"
 
     def attributes(self, samples: int) -> Attributes:
@@ -89,7 +89,7 @@ class BlockedField(NamedTuple):
 
 
 def blocked(schema: Schema) -> dict[str, BlockedField]:
-    """Return field name -> array of N5, for the fields that become arrays. Hidden fields do not become arrays."""
+    """Return field name -> N5 array, for the fields that become arrays. Hidden fields do not become arrays."""
     found: dict[str, BlockedField] = {}
     for field in schema:
         array = None if field.hidden else schema.stored_form(field.name).array
@@ -109,7 +109,7 @@ def _rows(row_bytes: int) -> int:
 
 
 def _held(schema: Schema) -> tuple[str, ...]:
-    """Return the fields that are read from blocks: all arrays but numbers."""
+    """Return the fields whose values are read from blocks: all arrays except those of kind "number"."""
     return tuple(name for name in blocked(schema) if schema[name].kind != "number")
 
 
@@ -117,7 +117,7 @@ LAYOUT = ForeignLayout("N5 readers", _DATA, (), _held, has_places=False)
 
 
 class Writer(ForeignWriter):
-    """Appends each value to the last block of its array. A full block is closed, and a new one is begun."""
+    """Appends each value to the last block of its array. When a block is full, a new block begins."""
 
     layout = LAYOUT
     codecs = {"image": "raw", "mask": "raw", "depth": "raw"}
@@ -158,7 +158,7 @@ class Writer(ForeignWriter):
             self._last[name].write(_swapped(values[name], field.dtype))
 
     def _end_block(self, name: str) -> None:
-        """Close the last block of an array, if it has one. The caller has written its header."""
+        """Close the file of the last block of an array, if the array has a block."""
         file = self._last.pop(name, None)
         if file is not None:
             file.close()
@@ -178,7 +178,7 @@ class Writer(ForeignWriter):
 
 
 def _swapped(value: base.Buffer, dtype: np.dtype[np.generic]) -> base.Buffer:
-    """Return a value with the bytes of each number in the other order."""
+    """Return a value with the bytes of each number in reverse order, or unchanged if numbers have one byte."""
     if dtype.itemsize == 1:
         return value
     swapped: bytes = np.frombuffer(value, dtype).byteswap().tobytes()
@@ -192,8 +192,8 @@ class _Spans(NamedTuple):
         folder: Path of a block without its number, relative to the part.
         dtype: Dtype of the values.
         rows: Rows per block.
-        row_bytes: Bytes of a row.
-        header_bytes: Bytes before the first row in the file of a block.
+        row_bytes: Size of a row in bytes.
+        header_bytes: Size of the header of a block's file in bytes.
     """
 
     folder: bytes
@@ -209,7 +209,7 @@ class _Spans(NamedTuple):
 
 
 class Reader(ForeignReader):
-    """Returns values of held fields as slices of mapped blocks, and all others from values.npz."""
+    """Returns values of held fields from mapped blocks, and all others as slices of values.npz."""
 
     layout = LAYOUT
     _folder: PartFiles | None = None
@@ -227,7 +227,7 @@ class Reader(ForeignReader):
         super().__init__(path, schema, samples=samples, readahead=readahead)
 
     def _data(self, folder: int, places: Places, *, readahead: bool) -> memoryview:
-        """Return an empty buffer in place of the tool's file: a block is opened when a value of it is read."""
+        """Return an empty buffer, because this format has no file of all values. `_value` maps the blocks."""
         self._folder = PartFiles(self.path, folder)
         return memoryview(b"")
 
@@ -245,7 +245,7 @@ class Reader(ForeignReader):
         return _swapped(block[start : start + row_bytes], dtype)
 
     def _map(self, path: bytes, size: int) -> memoryview:
-        """Return the mapped file of a block. If too many blocks are mapped, release the oldest."""
+        """Map the file of a block and return it. If too many blocks are mapped, release the oldest."""
         if self._folder is None:
             raise InvalidRequest(f"{self.path}: the reader is closed; open it again")
         block = self._folder.mapped(path, size)

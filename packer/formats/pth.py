@@ -1,4 +1,4 @@
-"""pth: one .pth file per part, a dict of plain tensors: torch.load(part, weights_only=True, mmap=True) opens it.
+"""pth: one .pth file per part, a dict of plain tensors. torch.load(part, weights_only=True, mmap=True) opens it.
 
 The dict, in this order (fields in schema order):
 
@@ -21,7 +21,7 @@ Layout of the file, a zip archive in which every entry is stored, not compressed
 | `archive/byteorder` | "little"                                                                                      |
 | `archive/...`       | version, .format_version, .storage_alignment, .data/serialization_id                          |
 
-The reader never reads data.pkl: the k-th array of the layout is data/<k>, and its size must match exactly.
+The reader never reads data.pkl. It takes data/<k> as the k-th tensor of the dict, and its size must match exactly.
 Source: torch/serialization.py.
 """
 
@@ -57,7 +57,7 @@ _OTHERS = {"version", ".format_version", ".storage_alignment", ".data/serializat
 
 
 class Writer(ColumnWriter):
-    """Saves the arrays as tensors with torch. The tensors share the memory of the spools."""
+    """Saves the arrays as tensors with torch, without a copy of their memory."""
 
     def _save(self, contents: Contents) -> None:
         _save(self.path, end_record(self.schema, self._samples), contents)
@@ -71,7 +71,7 @@ class _Sink:
         self.error: OSError | None = None
 
     def write(self, data: memoryview) -> int:
-        """Write `data`, or nothing after a failed write. Return the size of `data`, which torch expects."""
+        """Write `data`, or nothing after a failed write. Return the size of `data` in both cases, as torch expects."""
         done = 0
         try:
             while self.error is None and done < len(data):
@@ -112,7 +112,7 @@ def _save(path: Path, end: bytes, contents: Contents) -> None:
 
 
 class Reader(ColumnReader):
-    """Finds the storages in the zip directory without unpickling. Values are slices of the mapped file."""
+    """Finds the tensors in the directory of the zip file, without unpickling. Values are slices of the mapped file."""
 
     def _open(self, *, readahead: bool) -> MappedRecords:
         wanted = all_arrays(self.schema, self.samples)

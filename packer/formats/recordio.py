@@ -9,7 +9,7 @@ Layout of `part-00000/` (see also `_foreign_part`):
 | data.lst   | a line `row<TAB>label ...<TAB>key` for each record                                                     |
 | values.npz | the places of the images, and every other field                                                        |
 
-The image and the label are the fields that are exported under these names. Without a field for it, the label is 0:
+The image and the label are the fields with the slots `image` and `label`. The label is 0 without a field. Otherwise:
 * One whole number is the header's float32, which is exact up to 2^24.
 * float32 numbers of one shape, such as the corners of a rectangle, follow the header, and their count is its flag.
 
@@ -76,7 +76,7 @@ class Writer(ForeignWriter):
             raise InvalidRequest(f"{self.path}: a record of {size:,} bytes, RecordIO holds at most {MOST_BYTES:,}")
 
     def _labels(self, values: Mapping[str, bytes]) -> float | list[float]:
-        """Return a whole number of the label field as a float, float32 numbers as a list, and 0.0 without a field."""
+        """Return the whole number of the label field as a float, or its float32 numbers as a list; 0.0 without it."""
         if self._label is None:
             return 0.0
         numbers = np.frombuffer(values[self._label], self._dtype)
@@ -102,18 +102,18 @@ class Writer(ForeignWriter):
 
 
 def _shown(label: float) -> str:
-    """Return a label in the form of im2rec's lists."""
+    """Return a label as text, formatted as im2rec formats labels in its list files."""
     return f"{label:.6f}" if label.is_integer() else repr(label)
 
 
 def _path(key: bytes, row: int) -> bytes:
-    """Return the path of a record in the list: its key, or the row if the key cannot be part of a line."""
+    """Return the path of a record in data.lst: its key, or the row if the key cannot be in a line."""
     is_plain = key.strip() and not any(byte < ord(" ") for byte in key)
     return key if is_plain and key == key.strip() else b"%08d" % row
 
 
 class Reader(ForeignReader):
-    """Joins records that the magic number splits; see `_foreign_part`."""
+    """Returns slices of data.rec and values.npz, and joins the pieces of images that are split."""
 
     layout = LAYOUT
 

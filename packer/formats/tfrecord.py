@@ -9,11 +9,11 @@ Layout of `part-00000/` (see also `_foreign_part`):
 | data.tfrecord.idx | a line `offset length` for each record, as tfrecord2idx writes it                               |
 | values.npz        | the places of values; whole numbers, which an Example contains as varints; hidden fields        |
 
-A feature has the name of its field, or in a slot: `image/encoded` for image, `image/class/label` for label.
+A feature has the name of its field. The slot image is named `image/encoded`, the slot label `image/class/label`.
 * Whole numbers of one shape (kind number), and int64 lists of any length, are an Int64List. A uint64 is stored as the
   int64 with the same bits.
 * float32 numbers of one shape, and float32 lists of any length, are a FloatList.
-* Any other value is a BytesList of one: the encoded value, unchanged.
+* Any other value is a BytesList with one entry: the encoded value, unchanged.
 
 Every record has every feature. Earlier versions of packer wrote lists of any length as bytes; such parts are readable.
 """
@@ -39,12 +39,12 @@ _MOST_BYTES = (1 << 31) - (1 << 20)  # of one record: the limit of protobuf mess
 
 
 def features(schema: Schema) -> dict[str, str]:
-    """Return the feature name of each field that is not hidden."""
+    """Return field name -> feature name. Hidden fields have no feature."""
     return {field.name: _CALLED.get(field.slot or "", field.name) for field in schema if not field.hidden}
 
 
 def dtype_of(schema: Schema, name: str) -> np.dtype[np.generic] | None:
-    """Return the dtype of the encoded numbers if the field's feature is a list of numbers; None for bytes."""
+    """Return the dtype of the encoded numbers if the field's feature is a list of numbers. Return None for bytes."""
     form = schema.stored_form(name)
     if form.array is not None:
         dtype = np.dtype(form.array[0]).newbyteorder("<")
@@ -55,13 +55,13 @@ def dtype_of(schema: Schema, name: str) -> np.dtype[np.generic] | None:
 
 
 def _held(schema: Schema) -> tuple[str, ...]:
-    """Return all fields but whole numbers and hidden fields."""
+    """Return all fields except hidden fields and fields of whole numbers."""
     dtypes = {name: dtype_of(schema, name) for name in features(schema)}
     return tuple(name for name, dtype in dtypes.items() if dtype is None or dtype.kind == "f")
 
 
 def _held_before(schema: Schema) -> tuple[str, ...]:
-    """Return the held fields of parts of earlier versions. They also held lists of whole numbers, as bytes."""
+    """Return the held fields of parts of earlier versions, which stored lists of whole numbers as bytes."""
     now = _held(schema)
     return tuple(name for name in features(schema) if name in now or schema.stored_form(name).array is None)
 
@@ -128,7 +128,7 @@ class Writer(ForeignWriter):
 
 
 def _declaration(schema: Schema, name: str) -> str:
-    """Return the declaration of a feature for DALI's fn.readers.tfrecord."""
+    """Return the Python code that declares a feature for DALI's fn.readers.tfrecord."""
     dtype = dtype_of(schema, name)
     if dtype is None:
         return 'tfrecord.FixedLenFeature((), tfrecord.string, "")'
@@ -140,6 +140,6 @@ def _declaration(schema: Schema, name: str) -> str:
 
 
 class Reader(ForeignReader):
-    """Returns slices of data.tfrecord and values.npz; see `_foreign_part`."""
+    """Returns slices of data.tfrecord and values.npz."""
 
     layout = LAYOUT

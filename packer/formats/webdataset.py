@@ -1,4 +1,4 @@
-"""WebDataset: a tar file per part whose members of one name are a sample, with the indexes of DALI and wids.
+"""WebDataset: a tar file per part, with the indexes of DALI and wids. The members with one name are a sample.
 
 Layout of `part-00000/` (see also `_foreign_part`):
 
@@ -51,14 +51,14 @@ def _is_whole(field: Field) -> bool:
 
 
 def _held(schema: Schema) -> tuple[str, ...]:
-    """Return all fields but whole numbers, the key, and hidden fields."""
+    """Return all fields except whole numbers, the key and hidden fields."""
     return tuple(field.name for field in schema if not (field.hidden or field.name == KEY or _is_whole(field)))
 
 
 def prefixes(schema: Schema) -> dict[str, str]:
-    """Return the first part of each field's suffix, in lower case; empty for fields in a slot.
+    """Return field -> first part of its suffix, such as `depth` of `depth.npy`; empty for fields with a slot.
 
-    Readers of the tool convert suffixes to lower case.
+    Prefixes are in lower case, because WebDataset readers convert suffixes to lower case.
     """
     found: dict[str, str] = {}
     for field in schema:
@@ -76,7 +76,7 @@ LAYOUT = ForeignLayout("WebDataset readers", _DATA, (_INDEX, _SHARDS), _held)
 
 
 class Writer(ForeignWriter):
-    """Appends a member for each field. Writes the indexes at the end, because they begin with the number of samples."""
+    """Appends a member for each field. The indexes begin with the number of samples, so they are written at the end."""
 
     layout = LAYOUT
     slots = (IMAGE, LABEL)
@@ -129,7 +129,7 @@ class Writer(ForeignWriter):
         self._place([spans[held] for held in self._held])
 
     def _member(self, field: Field, value: bytes) -> tuple[str, str, bytes, bytes]:
-        """Return (suffix, name of the field, bytes before the value, value) of a member."""
+        """Return (suffix, name of the field, bytes before the value, value) of a field's member."""
         prefix = self._prefixes[field.name]
         before, last = b"", _suffix(self.schema, field.name, value)
         if _is_whole(field):
@@ -148,7 +148,7 @@ class Writer(ForeignWriter):
 
 
 def _suffix(schema: Schema, name: str, value: bytes) -> str:
-    """Return the file suffix of an encoded value without its dot, such as `jpg`. The field is not a whole number."""
+    """Return the suffix of a value's file without the dot, such as `jpg`. The field must not be a whole number."""
     field, form = schema[name], schema.stored_form(name)
     if field.kind in _BY_KIND:
         return _BY_KIND[field.kind]
@@ -159,20 +159,20 @@ def _suffix(schema: Schema, name: str, value: bytes) -> str:
 
 
 class MemberNames:
-    """Chooses the names of a part's samples, in the order of its rows. It remembers 8 bytes per name.
+    """Chooses the names of the samples of one part, row after row. It remembers 8 bytes per name.
 
-    A name is the key without the suffix of a file, in letters, digits, `-`, `_` and `/`. Readers cut a name at its
-    first dot, and the index of DALI at spaces. The row is added if the name is taken, too long or empty:
-        cat/a.b.jpg -> cat/a_b      cat/a.b.png -> cat/a_b-7  because cat/a_b is taken      ../__x__.jpg -> x__
+    A name is the key without its suffix. `_` replaces all characters except letters, digits, `-`, `_` and `/`, because
+    readers cut a name at its first dot, and DALI at spaces. The row is added if the name is taken, too long or empty:
+        cat/a.b.jpg -> cat/a_b      cat/a.b.png -> cat/a_b-7  because cat/a_b is taken      ../__x__.jpg -> x/x__
     """
 
     def __init__(self, *, most_suffix: int) -> None:
-        """Create an empty set of names. most_suffix: bytes of the longest suffix, including the dot."""
+        """Begin without names. `most_suffix` is the size in bytes of the longest suffix, including the dot."""
         self._most = _MOST_NAME - most_suffix
         self._taken: set[bytes] = set()
 
     def take(self, key: bytes, row: int) -> bytes:
-        """Choose the name of a row and return it. Later rows get other names."""
+        """Return a name for a row, which no other row gets. Raises InvalidRequest."""
         for name in self._candidates(key, row):
             mark = hashlib.blake2b(name, digest_size=8).digest()
             if mark not in self._taken:
@@ -193,6 +193,6 @@ class MemberNames:
 
 
 class Reader(ForeignReader):
-    """Returns slices of data.tar and values.npz; see `_foreign_part`."""
+    """Returns slices of data.tar and values.npz."""
 
     layout = LAYOUT
