@@ -155,9 +155,7 @@ class ForeignWriter(FolderWriter):
 
     @classmethod
     def refusal(cls, schema: Schema) -> str | None:
-        """Return why no field is for the tool, or why points and boxes do not fit moved images. None accepts the
-        fields.
-        """
+        """Return why the tool finds no field, or why points and boxes do not fit moved images; None to accept."""
         shown = cls.shown(schema)
         if all(field.hidden or field.name == KEY for field in schema) and KEY not in cls.layout.held(schema):
             return f"{cls.layout.tool} would find no field in a pack of keys alone: name some more with --fields"

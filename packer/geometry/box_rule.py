@@ -19,9 +19,9 @@ class BoxRule:
     If a box is removed, its polygons and its rows of all related fields are also removed.
 
     Attributes:
-        clip: True clips boxes to (0, 0, width, height).
-        least_visible: Remove a box if less than this share of its area is inside the image (0 < share <= 1). A box
-            with zero area is removed if its center is outside. A box with NaN or infinity is kept. None removes no box.
+        clip: True clips boxes to (0, 0, width, height). False returns boxes as they are.
+        least_visible: Remove a box if less than this share of its area is inside the image (0 < share <= 1). A box with
+            zero area is removed if its center is outside. A box with NaN or infinity is kept. None removes no box.
         min_side: Remove a box if a side is shorter than this length in px, after clipping. None removes no box. Most
             detectors fail for boxes with zero width.
     """
@@ -72,7 +72,7 @@ class BoxRule:
         return stay
 
     def clipped(self, boxes: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:
-        """Return boxes (N, 4) clipped to an image of `size` (height, width). If `clip` is False, return `boxes`."""
+        """Return boxes (N, 4) clipped to an image of `size` (height, width), or unchanged if `clip` is False."""
         if not self.clip:
             return boxes
         height, width = size

@@ -38,7 +38,7 @@ def _states(seed: int, epoch: int | npt.NDArray[np.int64], indices: npt.NDArray[
 
 
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return the values after the finalizer of SplitMix64, a hash function for 64-bit integers."""
+    """Apply the finalizer of SplitMix64, a hash function for 64-bit integers, to each value."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(values ^ (values >> np.uint64(31)))

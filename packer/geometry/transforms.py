@@ -25,8 +25,8 @@ class Geometry(ABC):
     """Base class of rules that compute a view for each sample. Subclasses are frozen dataclasses of plain values.
 
     Attributes:
-        draws: Number of random numbers that `view` needs. The caller passes these numbers, for example from
-            `packer.geometry.draw`. Equal numbers give equal views in every thread and process.
+        draws: Number of random numbers that `view` needs. `packer.geometry.draw` returns suitable numbers. Equal
+            numbers give equal views in every thread and process.
         usage: Advice for a user whose argument is not a geometry.
     """
 
@@ -50,7 +50,7 @@ class Geometry(ABC):
 
 
 def as_size(size: object, what: str) -> tuple[int, int]:
-    """Return `size`, an int or a pair, as (height, width) in px. Raises InvalidRequest that begins with `what`."""
+    """Return `size`, an int or a pair, as (height, width) in px. The message of InvalidRequest begins with `what`."""
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     lengths = [length for length in pair if isinstance(length, int) and 1 <= length <= MOST_PX]
     if len(pair) != 2 or len(lengths) != 2:
@@ -64,7 +64,7 @@ def as_size(size: object, what: str) -> tuple[int, int]:
 def as_range(
     given: object, what: str, *, least: float = float("-inf"), most: float = float("inf")
 ) -> tuple[float, float]:
-    """Return the pair `given`. Raises InvalidRequest (`what`: ...) unless least <= given[0] <= given[1] <= most."""
+    """Return `given`, a pair with least <= first <= second <= most. Messages of InvalidRequest begin with `what`."""
     pair = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     numbers = [number for number in pair if isinstance(number, (int, float)) and not isinstance(number, bool)]
     if len(pair) != 2 or len(numbers) != 2 or not least <= numbers[0] <= numbers[1] <= most:
@@ -172,7 +172,7 @@ def _moved(top: int, left: int, size: tuple[int, int]) -> View:
 
 
 def _middle(rest: int) -> int:
-    """Return the offset of a centered crop for `rest` = image side - crop side in px, rounded as in torchvision."""
+    """Return the offset of a centered crop. `rest` is image side - crop side in px. Rounds as torchvision does."""
     return round(rest / 2) if rest >= 0 else -(-rest // 2)
 
 
@@ -270,7 +270,7 @@ class RandomResizedCrop(Geometry):
 
     @cached_property
     def _constants(self) -> tuple[tuple[int, int], float, float, float]:
-        """((height, width), log of the least ratio, log of the greatest / least ratio, greatest - least scale)."""
+        """((height, width), log of the smallest ratio, log of largest / smallest ratio, largest - smallest scale)."""
         low = math.log(self.ratio[0])
         size = as_size(self.size, "RandomResizedCrop")
         return size, low, math.log(self.ratio[1]) - low, self.scale[1] - self.scale[0]
@@ -288,7 +288,7 @@ class RandomResizedCrop(Geometry):
         return resized_crop(top, left, h, w, size=size, antialias=self.antialias)
 
     def _box(self, height: int, width: int, random: Sequence[float]) -> tuple[int, int, bool]:
-        """Return (height, width, is_random) of the box. is_random is False if none of ten random boxes fits."""
+        """Return (height, width, is_random) of a box. If no random box fits, it is the largest centered box."""
         _, low, logarithms, scales = self._constants
         for at in range(0, 2 * _TRIES, 2):
             area = height * width * (self.scale[0] + random[at] * scales)
@@ -304,7 +304,7 @@ class RandomResizedCrop(Geometry):
 
 
 def _onto(grid: int, start: int, length: int, whole: int) -> tuple[int, int]:
-    """Return (start, length) of an interval, extended to multiples of `grid` within 0 to `whole` px."""
+    """Extend an interval of `length` px from `start` to multiples of `grid`, but not beyond 0 or `whole`."""
     length = min(-(-length // grid) * grid, whole // grid * grid)
     start = min(start // grid * grid, (whole - length) // grid * grid)
     return start, length

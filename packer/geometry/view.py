@@ -57,7 +57,7 @@ class View(NamedTuple):
         return self.matrix == (1.0, 0.0, 0.0, 0.0, 1.0, 0.0) and self.size == (height, width)
 
     def of(self, top: float, left: float, scale: float = 1.0) -> "View":
-        """Return the view with the same output for a smaller input: a part of the stored image scaled by `scale`.
+        """Return the view for a part of the stored image that is scaled by `scale`. The output remains the same.
 
         (top, left) is the position of the part in the scaled image, in px.
         """
@@ -93,7 +93,7 @@ def resized_crop(
 def upright(orientation: int, height: int, width: int) -> View:
     """Return the view that rotates or flips a stored image of `height` x `width` px to the displayed orientation.
 
-    orientation: EXIF orientation, 1 to 8.
+    `orientation` is the value of EXIF, 1 to 8.
     """
     a, b, d, e = _ORIENTATIONS[orientation]
     size = (height, width) if b == 0 else (width, height)
@@ -108,7 +108,7 @@ def upright(orientation: int, height: int, width: int) -> View:
 def move_points(points: npt.NDArray[Any], matrix: Matrix, *, edges: bool = False) -> npt.NDArray[np.float32]:
     """Apply a matrix (2, 3) to points (..., 2), x and y. Return float32 points of equal shape.
 
-    edges: True if integer coordinates are at pixel edges, as in polygons. False if integers are at pixel centers.
+    If `edges` is True, integer coordinates are at pixel edges, as in polygons. If False, they are at pixel centers.
     """
     given = np.asarray(points, np.float64)
     if edges:
@@ -131,7 +131,7 @@ def move_boxes(boxes: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[np.float3
 def move_values(field: Field, values: npt.NDArray[Any], matrix: Matrix) -> npt.NDArray[Any]:
     """Return `values` of a `field` of points or boxes, moved by a matrix (2, 3).
 
-    Areas are scaled by the absolute determinant of the matrix.
+    If the field contains areas, they are scaled by the absolute determinant of the matrix.
     """
     if field.is_area:
         (a, b), (d, e) = matrix[:, :2].tolist()

@@ -1,4 +1,4 @@
-"""Grasp: training items (input and target maps) of GG-CNN and GR-ConvNet, equal to items of the networks' loaders."""
+"""Grasp: training items (input and maps) for GG-CNN and GR-ConvNet, equal to those of the networks' own loaders."""
 
 from packer.grasp.dataset import GGCNNDataset, GraspDataset, GRConvNetDataset, TurnAndZoom
 from packer.grasp.item_decoder import as_input

@@ -1,8 +1,8 @@
-"""GraspDataset, a torch dataset of training items of GG-CNN and GR-ConvNet, and the augmentation TurnAndZoom.
+"""GraspDataset: a torch dataset of training items for the networks GG-CNN and GR-ConvNet, and its augmentation.
 
-GGCNNDataset and GRConvNetDataset have the constructors of the dataset classes in the two projects. Therefore training
-scripts need few changes (`examples/ggcnn.patch`, `examples/grconvnet.patch`). Source of the constructors: dougsm/ggcnn
-and skumra/robotic-grasping, utils/data/cornell_data.py, jacquard_data.py and grasp_data.py.
+GGCNNDataset and GRConvNetDataset have the constructors of the dataset classes in the networks' repositories. Training
+scripts therefore need few changes (`examples/ggcnn.patch`, `examples/grconvnet.patch`). Source of the constructors:
+dougsm/ggcnn and skumra/robotic-grasping, utils/data/cornell_data.py, jacquard_data.py and grasp_data.py.
 """
 
 import math
@@ -53,7 +53,7 @@ LEAST_ZOOM = 0.5
 class TurnAndZoom(Geometry):
     """A random rotation by 0, 90, 180 or 270 degrees, and a random zoom to the central 0.5 to 1 of height and width.
 
-    GraspDataset rotates around the center of the grasps or of the image. `view` rotates around the center of the image.
+    `view` rotates around the center of the image. GraspDataset rotates around that of the grasps for some sources.
 
     Args:
         turn: True for a random rotation, False for none.
@@ -70,13 +70,13 @@ class TurnAndZoom(Geometry):
         return rot, LEAST_ZOOM + random[1] * (1 - LEAST_ZOOM) if self.zoom else 1.0
 
     def view(self, height: int, width: int, random: Sequence[float] = ()) -> View:
-        """Return the matrix and output size for an image of `height` x `width` px. random: two numbers 0 <= r < 1."""
+        """Return the view for an image of `height` x `width` px. `random` contains two numbers, 0 <= r < 1."""
         rot, zoom = self.chosen(random)
         return rotated(round(math.degrees(rot)), height, width).then(zoomed(zoom, height, width))
 
 
 class GraspDataset(PackDataset):
-    """Map-style dataset of the training items of a grasp network, over a pack of a grasp set in any format.
+    """Map-style dataset of the training items of a grasp network. It reads a pack of a grasp data set in any format.
 
     An item is `(x, (quality, cos, sin, width), index, rot, zoom)`:
 
@@ -130,28 +130,28 @@ class GraspDataset(PackDataset):
         Args:
             path: Folder or URL of the pack.
             output_size: S, the side of the output in px.
-            include_depth: True to put the depth into x.
-            include_rgb: True to put the image into x.
-            random_rotate: True for a random rotation by 0, 90, 180 or 270 degrees.
-            random_zoom: True for a random zoom.
-            style: Network. The width map is 1 at an opening of 150 px for "ggcnn", S / 2 px for "grconvnet". None for
-                the preset of the pack, or "ggcnn" if the pack was made without a preset.
+            include_depth: True puts the depth into x. False leaves it out.
+            include_rgb: True puts the image into x. False leaves it out.
+            random_rotate: True rotates by 0, 90, 180 or 270 degrees at random. False does not rotate.
+            random_zoom: True zooms at random. False shows both sides completely.
+            style: Network. The width map is 1 at an opening of 150 px for "ggcnn", S / 2 px for "grconvnet". None
+                selects the preset of the pack, or "ggcnn" if the pack was made without a preset.
             split: Name of a split of the pack, or a split of packer.grasp, such as SliceSplit(0.0, 0.9). None for all.
             seed: Seed of rot and zoom, which then depend on (seed, epoch, index) only, as in packer.Loader. Call
                 `set_epoch` before each epoch. None draws from torch's generator.
-            pixels: "float32", or "uint8" for an x that `packer.grasp.as_input` converts on the device.
+            pixels: "float32", or "uint8" for an x that `packer.grasp.as_input` converts on the device (see the class).
             transform: Function of the item. None returns the item unchanged.
             decoder: JPEG decoder, "auto", "turbojpeg" or "opencv". All three return equal pixels.
             dct: "accurate", or "fast" for a faster JPEG transform, whose pixels differ by a few levels.
-            verify: "first" compares a value with its crc32 at the first read, "always" at each read.
-                The choice "never" compares nothing. The choice "open" is "first", and also hashes each part.
-            items: "image" for one item per image, with all its grasps. "label" for one item per label file. The choice
-                makes a difference for Grasp-Anything only.
+            verify: "first" compares each value with its crc32 at the first read, "always" at each read, "never" at
+                none. The choice "open" is "first", and also hashes each part when it is opened.
+            items: "image" for one item per image, with all its grasps. "label" for one item per label file. Only
+                Grasp-Anything has several label files per image.
             exact: "fork" uses the fixed image sizes of andvg3/Grasp-Anything, a fork of GR-ConvNet. None uses the size
                 of each image.
-            cache: Local folder for the downloaded parts of a pack at a URL, required for a URL. None for a folder.
-            cache_limit: Largest size of `cache`, in bytes or as a text such as "200GB". None for the complete disk.
-            patience: Seconds to wait for a store that does not answer, before StoreError is raised. None for 180.
+            cache: Local folder for downloaded parts. It is required if `path` is a URL. None if `path` is a folder.
+            cache_limit: Largest size of `cache`, in bytes or as a text such as "200GB". None allows the complete disk.
+            patience: Seconds to wait for a store that does not answer, before StoreError is raised. None waits 180 s.
 
         Raises:
             WrongType: An argument has a wrong type.
@@ -232,7 +232,7 @@ class GraspDataset(PackDataset):
         )
 
     def _check_names(self, pack: Pack) -> None:
-        """Check nothing: here, the attribute `as_tuple` contains names of item values, not of fields of the pack."""
+        """Check nothing, because the names in `as_tuple` are those of item values here, and not of fields."""
 
     def _select(self, pack: Pack, split: str | None) -> npt.NDArray[np.int64]:
         items = PackItems(pack, self._unit, self._exact)
@@ -243,20 +243,20 @@ class GraspDataset(PackDataset):
         return found.samples
 
     def _labels_at(self, indices: npt.NDArray[np.int64]) -> Sequence[int | None] | None:
-        """Return the position of the label file of each item in `label_keys`. None if items are images."""
+        """Return, for each item, the position of its label file in the field `label_keys`. None if items are images."""
         if not self._selects:
             return None
         self._chosen(self.sample_decoder())
         return None if self._label_files is None else self._label_files[indices].tolist()
 
     def key(self, index: int) -> str:
-        """Return the key of the item at `index`: the key of the sample, or, with items="label", of its label file."""
+        """Return the key of the item: the key of its sample or, with items="label", the name of its label file."""
         [sample] = self.pack_indices([index]).tolist()
         labels = self._labels_at(np.asarray([index]))
         return super().key(index) if labels is None else self._pack_items().name(sample, labels[0])
 
     def index_of(self, key: str) -> int:
-        """Return the index of the item with the key `key`. Raises UnknownKey."""
+        """Return the index of the item with this key. Raises UnknownKey."""
         found = self._find(key)
         if found is None and self._label_files is not None:
             raise UnknownKey(
@@ -281,7 +281,7 @@ class GraspDataset(PackDataset):
         return len(self)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch for the random rotations and zooms of a dataset with a seed, also in running workers."""
+        """Set the epoch, on which rotations and zooms depend if the dataset has a seed. Running workers also use it."""
         self._epoch.fill_(epoch)
 
     # ---- items
@@ -289,7 +289,7 @@ class GraspDataset(PackDataset):
     def sample_at(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
         """Return the item `(x, maps, index, rot, zoom)`, or the result of `transform` for this item.
 
-        geometry: A TurnAndZoom. random: Two numbers 0 <= r < 1, which select rotation and zoom.
+        `geometry` is a TurnAndZoom. `random` contains two numbers 0 <= r < 1, for rotation and zoom.
         """
         made = self.batch_decoder([index], geometry, random=[random], take=take_new)
         made.fill(0, 1)
@@ -305,9 +305,9 @@ class GraspDataset(PackDataset):
         take: Take,
         collate: CollateFields = dict,
     ) -> GraspBatchDecoder:
-        """Return the decoder of a batch of the items at `indices`. take: allocates memory for the batch.
+        """Return the decoder of a batch of the items at `indices`. `take` allocates the memory of the batch.
 
-        random: Two numbers 0 <= r < 1 per item. collate: Function of the dict of batched fields that returns the batch.
+        `random` has two numbers 0 <= r < 1 for each item. `collate` makes the batch of the dict of batched fields.
         Raises InvalidRequest if `geometry` is not a TurnAndZoom.
         """
         if not isinstance(geometry, TurnAndZoom):
@@ -343,7 +343,7 @@ class GraspDataset(PackDataset):
     def get_gtbb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0) -> npt.NDArray[np.int64]:
         """Return the labeled grasps of the item `idx`, int64 (N, 4, 2): row and column of the corners in output px.
 
-        rot: Rotation in radians, counter-clockwise. zoom: Visible share of both sides of the image, 0 to 1.
+        `rot` is a rotation in radians, counter-clockwise. `zoom` is the visible share of both sides, 0 to 1.
         """
         found: npt.NDArray[np.int64] = self._with_item(idx, lambda _, item: _moved(item, float(rot), float(zoom)))
         return found
@@ -351,7 +351,8 @@ class GraspDataset(PackDataset):
     def get_rgb(self, idx: Number, rot: Number = 0, zoom: Number = 1.0, normalise: bool = True) -> npt.NDArray[Any]:
         """Return the RGB image of the item `idx`: float32 (3, S, S), pixel values / 255 minus their mean.
 
-        With normalise=False, the result is uint8 (S, S, 3). rot: Rotation in radians. zoom: Share of both sides shown.
+        With normalise=False, return uint8 (S, S, 3). `rot` is a rotation in radians, `zoom` the visible share of a
+        side.
         """
         pixels = np.empty((self.output_size, self.output_size, 3), np.uint8)
         self._with_item(idx, lambda items, item: items.rgb(item, float(rot), float(zoom), pixels))
@@ -362,16 +363,16 @@ class GraspDataset(PackDataset):
         return made
 
     def get_depth(self, idx: Number, rot: Number = 0, zoom: Number = 1.0) -> npt.NDArray[np.float32]:
-        """Return the depth of the item `idx`, float32 (S, S): in m minus the mean, clipped to -1 ... 1.
+        """Return the depth of the item `idx` in m, minus its mean, clipped to -1 ... 1: float32 (S, S).
 
-        rot: Rotation in radians. zoom: Visible share of both sides.
+        `rot` is a rotation in radians, `zoom` the visible share of a side.
         """
         depth = np.empty((self.output_size, self.output_size), np.float32)
         self._with_item(idx, lambda items, item: items.depth(item, float(rot), float(zoom), depth))
         return depth
 
     def get_jname(self, idx: Number) -> str:
-        """Return the key of the item `idx`, such as `<i>_<object>` of Jacquard, or the number of a scene of Cornell."""
+        """Return the key of the item `idx`: `<i>_<object>` for Jacquard, the number of a scene for Cornell."""
         return self.key(int(idx))
 
     def _with_item(self, idx: Number, use: Any) -> Any:
@@ -386,13 +387,13 @@ _WITHOUT_DEPTH = ("grasp-anything", "ocid-grasp", "vmrd")
 
 
 def _preset_of(manifest: manifests.Manifest) -> Style:
-    """Return the preset of the last conversion that had one, or "ggcnn"."""
+    """Return the preset of the pack's last conversion with a preset, or "ggcnn" if there is none."""
     recorded = [each.get("preset") for each in manifests.conversions(manifest.options)]
     return next((style for style in reversed(recorded) if style in STYLES), "ggcnn")
 
 
 def _check_fork(kind: str, style: str, *, include_depth: bool) -> None:
-    """Raise InvalidRequest for options that andvg3/Grasp-Anything does not have for the source `kind`."""
+    """Raise InvalidRequest for arguments of exact="fork" that andvg3/Grasp-Anything cannot use for this source."""
     if style != "grconvnet":
         raise InvalidRequest(f'exact="fork", style={style!r}: it is a fork of GR-ConvNet; give style="grconvnet"')
     if include_depth and kind in _WITHOUT_DEPTH:
@@ -410,7 +411,7 @@ def _moved(item: GraspItem, rot: float, zoom: float) -> npt.NDArray[np.int64]:
 
 
 class GGCNNDataset(GraspDataset):
-    """A GraspDataset with the constructor of GG-CNN's datasets, over a pack of Cornell or Jacquard."""
+    """A GraspDataset whose constructor is that of the datasets in GG-CNN's repository, for Cornell or Jacquard."""
 
     def __init__(
         self,
@@ -425,13 +426,13 @@ class GGCNNDataset(GraspDataset):
         random_rotate: bool = False,
         random_zoom: bool = False,
     ) -> None:
-        """Open the pack `file_path`. The other arguments are those of `GraspDataset`.
+        """Open a pack. Arguments that are not listed here are those of `GraspDataset`.
 
         Args:
             file_path: Folder or URL of the pack.
-            start: Share of the list that precedes the first item of the dataset, 0 to 1.
-            end: Share of the list that precedes the end of the dataset, 0 to 1.
-            ds_rotate: Share of the items that first move from the start to the end of the list, 0 to 1.
+            start: Share of the samples before the first one of the dataset, 0 to 1.
+            end: Share of the samples before the end of the dataset, 0 to 1.
+            ds_rotate: Share of the samples that first move from the start to the end of the list, 0 to 1.
         """
         super().__init__(
             file_path,
@@ -446,7 +447,7 @@ class GGCNNDataset(GraspDataset):
 
 
 class GRConvNetDataset(GraspDataset):
-    """A GraspDataset with the constructor of GR-ConvNet's datasets, over a pack of Cornell or Jacquard."""
+    """A GraspDataset whose constructor is that of the datasets in GR-ConvNet's repository, for Cornell or Jacquard."""
 
     def __init__(
         self,
@@ -459,11 +460,11 @@ class GRConvNetDataset(GraspDataset):
         random_rotate: bool = False,
         random_zoom: bool = False,
     ) -> None:
-        """Open the pack `file_path`. The other arguments are those of `GraspDataset`.
+        """Open a pack. Arguments that are not listed here are those of `GraspDataset`.
 
         Args:
             file_path: Folder or URL of the pack.
-            ds_rotate: Share of the items that move from the start to the end of the list, 0 to 1.
+            ds_rotate: Share of the samples that move from the start to the end of the list, 0 to 1.
         """
         super().__init__(
             file_path,

@@ -2,7 +2,8 @@
 
 The loaders of the grasp networks change the complete image in three steps. They rotate around the center of the grasps
 (Cornell) or of the image (Jacquard), with mirrored borders. They crop a window, and resize the middle of the window.
-This module combines the steps in one bilinear warp. Rotations by multiples of 90 degrees are a separate, exact step.
+This module does the three steps in one bilinear warp. Only a rotation by a multiple of 90 degrees is a separate, exact
+step after the warp.
 """
 
 import math
@@ -31,7 +32,7 @@ _upright = ThreadScratch()  # each thread has its own
 
 
 class SourceImage(NamedTuple):
-    """Size of a sample's image, center of rotation and visible window, in source px.
+    """Size of a sample's source image, the center of its rotation and its visible window, in px of the source.
 
     Args:
         height: Height of the image.
@@ -54,9 +55,9 @@ class ItemView(NamedTuple):
 
 
 def around_grasps(frame: Frame, height: int, width: int, *, bounds: tuple[int, int] | None = None) -> SourceImage:
-    """Return image size and window for Cornell: the window of `frame`, cut at the bottom and right of the image.
+    """Return the source image for Cornell. Its window is that of `frame`, cut at the bottom and right of the image.
 
-    bounds: (height, width) in px, from the top left of the image, that also cut the window. None for the image only.
+    `bounds` (height, width) in px from the top left of the image also cuts the window. None cuts at the image only.
     """
     top, left = frame.top, frame.left
     bottom, right = (height, width) if bounds is None else (min(height, bounds[0]), min(width, bounds[1]))
@@ -65,7 +66,7 @@ def around_grasps(frame: Frame, height: int, width: int, *, bounds: tuple[int, i
 
 
 def whole(height: int, width: int) -> SourceImage:
-    """Return image size and window for Jacquard: the window is the complete image."""
+    """Return the source image for Jacquard. Its window is the complete image."""
     return SourceImage(height, width, ((width - 1) / 2, (height - 1) / 2), (0, 0, height, width))
 
 
@@ -73,7 +74,7 @@ def item_view(source: SourceImage, stored: View | None, rot: float, zoom: float,
     """Return the warp from stored pixels to the output of one item.
 
     Args:
-        source: Size and window of the source image.
+        source: Size, center and window of the source image.
         stored: View from source to stored pixels. None if the pack stores the source pixels unchanged.
         rot: Rotation in radians, counter-clockwise.
         zoom: Visible share of both sides of the window.
@@ -98,13 +99,13 @@ def item_view(source: SourceImage, stored: View | None, rot: float, zoom: float,
 
 
 def warp(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int, int] = (0, 0)) -> None:
-    """Warp an image and write the result to `out`.
+    """Warp an image or a part of it, and write the result to `out`.
 
     Args:
-        whole_or_part: The stored image, or the pixels of its part at the position that the function `part` returns.
+        whole_or_part: The stored image, or only its pixels at the position that the function `part` returns.
         at: The warp.
         out: Output, (height, width) or (height, width, C), with the dtype of the image.
-        origin: (row, column) of the first pixel of the part in the stored image, (0, 0) for the stored image.
+        origin: (row, column) in the stored image of the first pixel of `whole_or_part`.
     """
     if not at.quarters:
         _warp(whole_or_part, at.view.of(*origin), out)
@@ -117,7 +118,7 @@ def warp(whole_or_part: Pixels, at: ItemView, out: Pixels, *, origin: tuple[int,
 
 
 def part(at: ItemView, height: int, width: int) -> tuple[int, int, int, int] | None:
-    """Return (top, left, height, width) of the part of a `height` x `width` image that a warp reads. None for all."""
+    """Return (top, left, height, width) of the part of a `height` x `width` image that a warp reads. None means all."""
     if not inside(at.view, height, width):
         return None  # pixels beyond the border are mirrored
     return needed(at.view, axis_aligned_steps(at.view, height, width), height, width)
@@ -143,9 +144,9 @@ def _warp(array: Pixels, view: View, out: Pixels) -> None:
 
 
 def _places(view: View) -> tuple[Pixels, Pixels] | None:
-    """Return two maps for cv2.remap: whole px int16 (H, W, 2), and 1/32 px of both axes in one uint16 (H, W).
+    """Return two maps for cv2.remap: whole px, int16 (H, W, 2), and 1/32 px of both axes in one uint16 (H, W).
 
-    Return None for a view that rotates or is far outside. On uint8, OpenCV 5 is faster with maps than with the matrix.
+    Return None if the view rotates or reads positions that int16 cannot store. On uint8, OpenCV 5 is faster with maps.
     """
     a, b, c, d, e, f = view.matrix
     if b != 0 or d != 0:
@@ -163,7 +164,7 @@ def _places(view: View) -> tuple[Pixels, Pixels] | None:
 
 
 def _turned_back(quarters: int, size: tuple[int, int]) -> View:
-    """Return the view that reverts `quarters` rotations by 90 degrees. size: (height, width) after the rotations."""
+    """Return the view that reverts `quarters` rotations by 90 degrees of an image, which then has `size`."""
     height, width = size
     back = rotated(-90 * quarters, 1, 1)
     x, y = (width - 1) / 2, (height - 1) / 2
@@ -180,6 +181,5 @@ def _inverse(view: View) -> View:
 
 
 def _done(out: Pixels, result: Any) -> None:
-    """Copy the result of OpenCV to `out` if OpenCV did not write to `out`."""
     if result is not out:
         np.copyto(out, result.reshape(out.shape))

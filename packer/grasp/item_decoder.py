@@ -34,13 +34,13 @@ class GraspItem(NamedTuple):
     """An item before its images are decoded.
 
     Args:
-        pack_index: Row of the pack.
-        record: Encoded fields.
+        pack_index: Row of the sample in the pack.
+        record: Encoded values of the sample.
         images: Field -> stored image.
         points: Corners (N, 4, 2) of the grasps, row and column, in px of the source or output (see PlacedLabels).
         frame: Size and position of the output in the source.
         source: Source image, and the part that the item shows.
-        stored: Field -> view from source to stored pixels. None if the pack stores the source pixels unchanged.
+        stored: Field -> view from source to stored pixels, or None if the pack stores the source pixels unchanged.
     """
 
     pack_index: int
@@ -65,7 +65,7 @@ class ItemDecoder:
             size: Side of the output in px.
             rule: Rule that converts labels to rectangles and selects the part of the image.
             means: Cache for the mean depth of each sample of the pack at 0, 90, 180 and 270 degrees, float64 (N, 4).
-                NaN is an unknown mean. The decoder replaces NaN by the computed mean.
+                The decoder replaces NaN, an unknown mean, by the computed mean.
         """
         self.sample_decoder = sample_decoder
         self._size = size
@@ -78,11 +78,11 @@ class ItemDecoder:
         self._columns = {name: index.column(name) for name in (rule.field, OWNER_FIELD) if _is_column(schema, name)}
 
     def item(self, index: int, record: Record, label: int | None = None) -> GraspItem:
-        """Return the item of a record.
+        """Return the item of a record, without decoding its images.
 
         Args:
-            index: Row of the pack.
-            record: Encoded values of the fields `sample_decoder.stored`.
+            index: Row of the record in the pack.
+            record: Encoded values of the fields that `sample_decoder.stored` names.
             label: Position of the label file in `label_keys`. None for all labels of the image.
 
         Raises:
@@ -110,7 +110,7 @@ class ItemDecoder:
         return self.sample_decoder.as_stored(index, self.sample_decoder.schema[name], record[name])
 
     def _stored(self, index: int, first: tuple[int, ...], shape: tuple[int, ...]) -> View | None:
-        """Return the view from source to stored pixels. shape, first: of this image, and of the sample's first."""
+        """Return the view from source to stored pixels of an image of `shape`. The first image has the shape `first`."""
         view = None
         if self._matrices is not None:
             view = View(tuple(self._matrices[index].ravel().tolist()), (first[0], first[1]))
@@ -120,13 +120,13 @@ class ItemDecoder:
         return other if view is None else view.then(other)
 
     def rgb(self, item: GraspItem, rot: float, zoom: float, out: Bytes) -> None:
-        """Write the RGB image to `out`, uint8 (S, S, 3). rot: radians. zoom: visible share of both sides."""
+        """Write the RGB image, rotated by `rot` radians, to `out`, uint8 (S, S, 3). `zoom` is the visible share."""
         shown = image_warp.item_view(item.source, item.stored[RGB], rot, zoom, (self._size, self._size))
         array, origin = self._part(item, RGB, shown)
         image_warp.warp(array, shown, out, origin=origin)
 
     def depth(self, item: GraspItem, rot: float, zoom: float, out: Floats) -> None:
-        """Write the depth in m to `out`, float32 (S, S), minus the mean before the zoom, clipped to -1 ... 1."""
+        """Write the depth in m to `out`, float32 (S, S), minus the mean without zoom, clipped to -1 ... 1."""
         shown = image_warp.item_view(item.source, item.stored[DEPTH], rot, zoom, (self._size, self._size))
         mean = self._means[item.pack_index, shown.quarters] if _is_exact(shown) else np.nan
         if np.isnan(mean):
@@ -141,7 +141,7 @@ class ItemDecoder:
         np.clip(out, -1, 1, out=out)
 
     def _mean(self, item: GraspItem, array: Floats, rot: float) -> float:
-        """Return the mean of a depth `array` in m over the rotated window of the item before the zoom."""
+        """Return the mean of `array`, a depth in m, over the window that the rotated item shows without zoom."""
         height, width = item.source.window[2:]
         shown = image_warp.item_view(item.source, item.stored[DEPTH], rot, 1.0, (height, width))
         if height == width and item.source == image_warp.whole(height, width) and _is_exact(shown):
@@ -151,7 +151,7 @@ class ItemDecoder:
         return cv2.mean(seen)[0]
 
     def _part(self, item: GraspItem, name: str, shown: ItemView | None) -> tuple[Any, tuple[int, int]]:
-        """Return `(pixels, (top, left))`: the part of the image `name` that the warp `shown` reads; all of it for None.
+        """Return (pixels, (top, left)) of the part of the image `name` that `shown` reads, or of all of it for None.
 
         The pixels of an uncompressed image are not copied. They are valid as long as the record.
         """
@@ -179,7 +179,6 @@ def _is_column(schema: Schema, name: str) -> bool:
 
 
 def _is_exact(shown: ItemView) -> bool:
-    """Return True if the rotation is a multiple of 90 degrees."""
     _, b, _, d, *_ = shown.view.matrix
     return b == d == 0
 
@@ -211,7 +210,7 @@ class ItemForm:
 
     @property
     def bytes(self) -> bool:
-        """True if x contains an image in uint8."""
+        """True if x contains an image in uint8, False if it contains none or one in float32."""
         return self.rgb and self.as_bytes
 
     @property
@@ -243,7 +242,7 @@ class GraspBatchDecoder(BatchDecoder):
             dataset_indices: Indices of these items in the dataset, int64 (N,).
             augmentations: (rotation in radians, zoom) of each item.
             form: Size and content of x.
-            take: Function of a size in bytes that returns memory as a flat uint8 tensor and a NumPy array over it.
+            take: Function of a size in bytes that returns memory, as a flat uint8 tensor and as a NumPy array.
             labels: Position of the label file of each item in `label_keys`. None for all labels of the image.
             collate: Function of the dict of batched fields that returns the batch.
         """
@@ -283,7 +282,7 @@ class GraspBatchDecoder(BatchDecoder):
                     normalized(pixels, self._float_arrays[at, -3:])
 
     def fields(self) -> dict[str, Any]:
-        """Return a dict: x, maps (a tuple of four tensors (N, 1, S, S)), and tensors (N,) index, rot and zoom."""
+        """Return a dict: x, maps (a tuple of four tensors (N, 1, S, S)), and index, rot and zoom (tensors (N,))."""
         x: Any = self._floats
         if self._form.bytes:
             x = (self._bytes.movedim(-1, 1), *((self._floats,) if self._form.floats else ()))
@@ -293,7 +292,7 @@ class GraspBatchDecoder(BatchDecoder):
 
 
 def normalized(pixels: npt.NDArray[np.uint8], out: npt.NDArray[np.float32]) -> None:
-    """Scale pixels to 0 ... 1, subtract their mean, and write them to `out`. uint8 (S, S, 3) to float32 (3, S, S)."""
+    """Scale pixels, uint8 (S, S, 3), to 0 ... 1 and subtract their mean. Write them to `out`, float32 (3, S, S)."""
     mean = sum(cv2.mean(pixels)[:3]) / (3 * 255)
     for plane, made in zip(cv2.split(pixels), out, strict=True):
         cv2.addWeighted(plane, 1 / 255, plane, 0, -mean, dst=made, dtype=cv2.CV_32F)
@@ -307,7 +306,7 @@ def _taken(take: Take, shape: tuple[int, ...], dtype: Any = np.float32) -> tuple
 
 
 def as_input(x: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:
-    """Convert x of `GraspDataset(..., pixels="uint8")` to the input of the network, on the same device.
+    """Convert a batched x of `GraspDataset(..., pixels="uint8")` to the input of the network, on the same device.
 
     Args:
         x: Tuple of image, uint8 (N, 3, S, S), and optionally depth, float32 (N, 1, S, S). A tensor stays unchanged.

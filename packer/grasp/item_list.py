@@ -1,8 +1,8 @@
-"""Pack items: list the training items of a pack. An item is a sample, or one label file of a sample.
+"""Item list: lists the training items of a pack. An item is a sample, or one label file of a sample.
 
 Grasp-Anything has several label files per image. The field `label_keys` contains the names of the label files of a
-sample. For each grasp, the field `grasp_labels` contains the position of its label file in `label_keys`. Listing all
-items reads `label_keys` of every sample. Finding items by name reads only the samples with these names.
+sample. For each grasp, the field `grasp_labels` contains the position of its label file in `label_keys`. A list of all
+items reads `label_keys` of every sample. A search by name reads only the samples with these names.
 """
 
 import re
@@ -33,7 +33,7 @@ _CORNELL_PREFIX = "pcd"  # prefix of the scene number in file names
 
 
 class ItemList(NamedTuple):
-    """N items. samples: rows of the pack, int64 (N,). labels: positions in `label_keys`, None if items are images."""
+    """N items: their `samples` (rows of the pack) and `labels` (positions in `label_keys`), or None for images."""
 
     samples: Indices
     labels: Indices | None
@@ -44,10 +44,10 @@ class ItemList(NamedTuple):
 
 
 def has_label_items(manifest: Manifest, where: object, unit: ItemUnit, exact: Exact | None = None) -> bool:
-    """Return True if items are label files: unit="label", and the source is Grasp-Anything. where: path, for messages.
+    """Return True if items are label files: unit="label", and the source is Grasp-Anything. False if they are images.
 
-    Otherwise, items are images. Only Grasp-Anything raises InvalidRequest: if unit="label" and a field of label files
-    is absent, or if unit="image" and `exact` is not None.
+    Raises InvalidRequest for Grasp-Anything if unit="label" and a field of label files is absent. It also does if
+    unit="image" and `exact` is not None. `where` is the path, for messages.
     """
     if kind_of(manifest) != _SEVERAL_LABELS:
         return False
@@ -74,7 +74,7 @@ class PackItems:
 
         Args:
             pack: The open pack.
-            unit: "image" for items with all grasps of an image, "label" for one item per label file.
+            unit: "image" for one item per image, with all its grasps. "label" for one item per label file.
             exact: "fork" lists only the items of the loaders in andvg3/Grasp-Anything. None lists all items.
 
         Raises:
@@ -130,16 +130,16 @@ class PackItems:
         return ItemList(pairs[:, 0].copy(), pairs[:, 1].copy() if self._has_labels else None)
 
     def name(self, sample: int, label: int | None) -> str:
-        """Return the name of the label file at position `label` in `label_keys`. For None, return the sample key."""
+        """Return the name of the label file at position `label` in `label_keys`, or the sample's key for None."""
         if label is None:
             return self.pack.index.key(sample)
         [(_, names)] = self._label_names([sample])
         return names[label]
 
     def find(self, name: str) -> tuple[int, int] | None:
-        """Return `(row of the pack, position in label_keys)` of an item. None for an unknown name.
+        """Return `(row of the pack, position in label_keys)` of the item with this name, or None if there is none.
 
-        If items are images, the position is 0. name: as in `named`.
+        If items are images, the position is 0, and the name is a key. Otherwise, it is the name of a label file.
         """
         if not self._has_labels:
             index = self.pack.index.find(name.removeprefix(_CORNELL_PREFIX) if self._kind == "cornell" else name)
@@ -165,7 +165,7 @@ class PackItems:
         return "; packer info --keys lists the keys"
 
     def _labels_of(self, index: int, names: Sequence[str]) -> list[int]:
-        """Return the positions of the label files of row `index` that are items. names: its value of `label_keys`."""
+        """Return the positions in `names`, the label files of row `index`, of those that are items."""
         if self._exact is None:
             return list(range(len(names)))
         key = self.pack.index.key(index)

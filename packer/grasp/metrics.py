@@ -1,8 +1,8 @@
-"""Metrics: select the best grasp of a network's maps, and compare grasps with labeled rectangles.
+"""Metrics: select the best grasp in the maps of a network, and compare grasps with labeled rectangles.
 
 A grasp is correct if it matches a labeled rectangle. Two rectangles match if their intersection over union is more than
 0.25 and their angles differ by at most 30 degrees. Source: Jiang, Moseson and Saxena, ICRA 2011. Intersection and union
-count whole pixels of the filled rectangles, as in GG-CNN.
+are numbers of whole pixels in the filled rectangles, as in GG-CNN.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ Points = npt.NDArray[Any]  # (N, 4, 2) corners, row and column
 def angle(points: Points) -> npt.NDArray[np.float64]:
     """Return the angle of the opening axis of each rectangle, float64 (N,), radians in [-pi/2, pi/2).
 
-    Angles are counter-clockwise as displayed. points: corners (N, 4, 2), row and column.
+    Angles are counter-clockwise as displayed. `points` contains the corners (N, 4, 2), row and column.
     """
     along = points[..., 1, :] - points[..., 0, :]
     return np.asarray((np.arctan2(-along[..., 0], along[..., 1]) + np.pi / 2) % np.pi - np.pi / 2)
@@ -62,7 +62,7 @@ def iou(one: Points, other: Points, *, most_turned: float = MOST_TURNED) -> floa
 
 
 def is_correct_grasp(grasp: Points, truths: Points) -> bool:
-    """Return True if a grasp matches a labeled rectangle: IoU over 0.25, and angles within 30 degrees.
+    """Return True if a grasp matches one of the labeled rectangles: IoU over 0.25, and angles within 30 degrees.
 
     Args:
         grasp: Corners (4, 2), row and column in px.
@@ -78,7 +78,7 @@ _OPENING_PX = 150.0
 
 
 def best_grasp(quality: Any, cos: Any, sin: Any, width: Any, *, widest: float = _OPENING_PX) -> npt.NDArray[np.float64]:
-    """Return the grasp rectangle at the pixel with the largest quality in the smoothed maps.
+    """Return the grasp rectangle at the pixel with the largest quality. The maps are smoothed before the search.
 
     The jaw, the side of the rectangle across the opening, has half the length of the opening.
 

@@ -1,10 +1,10 @@
-"""Polygon fill: find the pixels in convex polygons of four corners, equal to skimage.draw.polygon.
+"""Polygon fill: finds the pixels in convex polygons of four corners. The pixels are those of skimage.draw.polygon.
 
 The rule of skimage uses coordinates relative to the pixel (x = column, y = row). A pixel within 1e-12 of a corner on
-both axes is inside. An edge from (x1, y1) to (x0, y0) crosses the row of the pixel at
-t = (x0 y1 - x1 y0) / (y1 - y0). The edge counts on the right if `(y0 > 0) != (y1 > 0) and t > 0`, and on the left if
-`(y0 < 0) != (y1 < 0) and t < 0`. The pixel is inside if one of the two counts is odd. Coordinates are tested from the
-smallest corner, truncated and at least 0, to the largest corner, rounded up.
+both axes is inside. An edge from (x1, y1) to (x0, y0) crosses the row of the pixel at t = (x0 y1 - x1 y0) / (y1 - y0).
+The edge counts on the right if `(y0 > 0) != (y1 > 0) and t > 0`, and on the left if `(y0 < 0) != (y1 < 0) and t < 0`.
+The pixel is inside if one of the two counts is odd. The tested rows and columns begin at the smallest corner, truncated
+and at least 0. They end at the largest corner, rounded up.
 
 Along a row, t decreases by one per pixel, with an error of about 1e-12. Therefore the sign of t is uncertain only at
 the whole number next to a crossing. This module evaluates the expression only there, once per row of a polygon. The
@@ -33,11 +33,11 @@ class Runs(NamedTuple):
     last: Ints
 
     def pixels(self, width: int, area: Ints | int = 0) -> tuple[Ints, Ints]:
-        """Return `(positions, polygons)`: for each pixel its position in a flat array, and the number of its polygon.
+        """Return `(positions, polygons)`: for each pixel, its position in a flat array and the number of its polygon.
 
         Args:
             width: Length of a row of the array.
-            area: Offset to add to the positions: an array (K,), or one number for all runs.
+            area: Number that is added to the positions: an array (K,), or one number for all runs.
         """
         lengths = self.last - self.first + 1
         ends = np.cumsum(lengths)
@@ -69,9 +69,9 @@ def fill(y: Floats, x: Floats, height: int, width: int) -> Runs:
 
 
 def _columns(y: Floats, x: Floats, *, low: Ints, high: Ints, starts: Ints) -> tuple[Floats, Floats]:
-    """Return `(first, last)`: first and last column of every row of every polygon. Empty rows have first > last.
+    """Return the first and last column of every row of every polygon. A row without pixels has first > last.
 
-    y, x: corners (4, N). low, high: first and last row of each polygon. starts: position of row `low` in the result.
+    `y` and `x` are corners (4, N), `low` and `high` the first and last rows. `starts`: position of `low` in the result.
     """
     y0, x0, y1, x1 = y.ravel(), x.ravel(), y[_BEFORE, :].ravel(), x[_BEFORE, :].ravel()
     # the rows that an edge meets, including its ends; whole numbers as floats
@@ -104,9 +104,9 @@ def _columns(y: Floats, x: Floats, *, low: Ints, high: Ints, starts: Ints) -> tu
 def _between(
     columns: Floats, place: Ints, sides: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]], *, count: int
 ) -> tuple[Floats, Floats]:
-    """Return `(smaller, larger)`: the two columns at which edges cross each of `count` rows.
+    """Return (smaller, larger) of the two columns at which edges cross each of `count` rows.
 
-    columns, place: column and row of each crossing. sides: masks of the crossings by falling and by rising edges.
+    `columns` and `place` are the column and the row of each crossing. `sides` are masks of falling and of rising edges.
     """
     one, other = np.full((2, count), float(_NONE))
     for found, side in zip((one, other), sides, strict=True):

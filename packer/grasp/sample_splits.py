@@ -1,4 +1,4 @@
-"""Sample splits: select and order the samples of a grasp dataset.
+"""Sample splits: select the samples of a grasp dataset, and their order.
 
 | split                                  | samples                                                              |
 |----------------------------------------|----------------------------------------------------------------------|
@@ -10,8 +10,8 @@
 | NamedSplit("seen.obj")                 | the samples in a text or pickled list, in the order of the pack      |
 | "train"                                | the split of packer convert --split train=FILE                       |
 
-If items are label files (GraspDataset, items="label"), splits select label files. A fold contains all label files of
-an image, or none.
+If items are label files (GraspDataset, items="label"), splits select label files. A fold contains all label files of an
+image, or none.
 """
 
 from abc import ABC, abstractmethod
@@ -53,13 +53,13 @@ class _OfPack(ABC):
 
 @dataclass(frozen=True)
 class SliceSplit(_OfPack):
-    """A slice of a list of n samples: positions int(start * n) to int(end * n) - 1 of the rotated list.
+    """A slice of a list of n samples: the positions int(start * n) to int(end * n) - 1 after the list is rotated.
 
     Args:
-        start: Share of the rotated list that precedes the slice, 0 to 1.
-        end: Share of the rotated list that precedes the end of the slice, 0 to 1.
+        start: Share of the samples before the slice, 0 to 1.
+        end: Share of the samples before the end of the slice, 0 to 1.
         rotate: Share of the samples that first move from the start to the end of the list, 0 to 1.
-        of: Split to slice. None for all samples of the pack.
+        of: Split whose samples are the list. None for all samples of the pack.
     """
 
     start: float = 0.0
@@ -77,7 +77,7 @@ class SliceSplit(_OfPack):
             raise WrongType(f'{self}: expected a split of packer.grasp, such as NamedSplit("seen.obj"), or None')
 
     def choose(self, items: PackItems) -> ItemList:
-        """Return the items of the slice, in order. The split `of` may raise UnknownKey, BadInput or InvalidRequest."""
+        """Return the items of the slice, in order. Raises UnknownKey, BadInput or InvalidRequest if `of` raises it."""
         every = items.every() if self.of is None else self.of.choose(items)
         count = len(every.samples)
         rotated = np.roll(np.arange(count), -int(count * self.rotate))
@@ -89,7 +89,7 @@ class Fold(_OfPack):
     """A part of a cross-validation with random folds.
 
     Args:
-        number: Number of the validation fold, from 0.
+        number: Number of the fold for validation, from 0.
         folds: Number of folds, at least 2.
         part: "val" for the samples in fold `number`, "train" for the samples in all other folds.
         by: "image", or "object" to assign all samples of an object to one fold. "object" needs the field object_id.
@@ -131,7 +131,7 @@ class ListSplit(_OfPack):
     file: str | PathLike[str]
 
     def choose(self, items: PackItems) -> ItemList:
-        """Return the items in the order of the file. Raises UnknownKey for an unknown key, BadInput for the file."""
+        """Return the items in the order of the file. Raises UnknownKey, or BadInput if the file cannot be read."""
         try:
             return items.named(_lines(read_file(path_or_url(self.file))))
         except UnknownKey as error:
@@ -157,7 +157,7 @@ class NamedSplit(_OfPack):
             raise InvalidRequest(f"{self}: expected missing error or skip")
 
     def choose(self, items: PackItems) -> ItemList:
-        """Return the items in the order of the pack. Raises UnknownKey, BadInput, or InvalidRequest for no sample."""
+        """Return the items in the order of the pack. Raises UnknownKey, BadInput, or InvalidRequest for no items."""
         names = list(dict.fromkeys(_names(path_or_url(self.file))))
         try:
             found = items.named(names, skip_missing=self.missing == "skip")
@@ -174,7 +174,6 @@ SPLITS = (SliceSplit, Fold, ListSplit, NamedSplit)
 
 
 def _lines(data: bytes) -> list[str]:
-    """Return the lines of a text file, without blank lines and comments."""
     lines = data.decode("utf-8-sig", "surrogateescape").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
@@ -194,7 +193,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _objects(pack: Pack) -> Indices:
-    """Return a number from 0 for the object of each sample, int64 (N,). Numbers are in the order of the object ids."""
+    """Return a number from 0 for the object of each sample, int64 (N,). Numbers have the order of the object ids."""
     if "object_id" not in pack.schema:
         raise InvalidRequest(f"{pack.folder}: no field object_id for a split by object; pack Cornell with its z.txt")
     if pack.schema["object_id"].is_column:

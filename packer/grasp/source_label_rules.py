@@ -10,8 +10,8 @@
 | any other, with corners                | as cornell                              | as cornell                 |
 
 If a pack was converted from another pack, its manifest contains the original source. The loaders of
-andvg3/Grasp-Anything, a fork of GR-ConvNet (d7755f4, utils/data), have sizes of images in their code. `bounds` and
-`side` contain these sizes. For images of other sizes, the items of the fork differ from the default items.
+andvg3/Grasp-Anything, a fork of GR-ConvNet (d7755f4, utils/data), assume fixed image sizes. With exact="fork", `bounds`
+and `side` contain these sizes. For images of other sizes, its items differ from the items of exact=None.
 """
 
 from collections.abc import Mapping
@@ -36,8 +36,8 @@ class PlacedLabels(NamedTuple):
     """Labels of an item, and the part of the image that the item shows.
 
     Attributes:
-        points: Corners (N, 4, 2), row and column. If the item shows a window of the image, corners are in px of the
-            source. If the item shows the complete image, corners are in px of the output.
+        points: Corners (N, 4, 2), row and column. If the item shows a window of the image, they are in px of the
+            source. If it shows the complete image, they are in px of the output.
         frame: Size and position of the output in the source.
         source: Source image, and the part that the item shows.
     """
@@ -49,11 +49,11 @@ class PlacedLabels(NamedTuple):
 
 @dataclass(frozen=True)
 class WholeImage:
-    """Rule for rows of numbers: labels are scaled to an output that shows the complete image.
+    """Rule for labels that are rows of numbers. The item shows the complete image, to which labels are scaled.
 
     Args:
         columns: Positions of x, y, theta in degrees, opening and jaw in a row.
-        side: Side in px of the square image that the labels refer to. None for the side of the source image.
+        side: Side in px of the square image to which the labels refer. None for the side of the source image.
     """
 
     columns: tuple[int, int, int, int, int]
@@ -63,7 +63,7 @@ class WholeImage:
     def place(self, rows: npt.NDArray[Any], height: int, width: int, size: int) -> PlacedLabels:
         """Return the labels of an image of `height` x `width` px, for an output of `size` x `size` px.
 
-        rows: Values of the field `grasp_rows`. If `side` is None, an image that is not square raises BadInput.
+        `rows` are values of the field `grasp_rows`. If `side` is None, an image that is not square raises BadInput.
         """
         if self.side is None and height != width:
             raise BadInput(f"{width}x{height} px; expected a square, as the images of this set are")
@@ -73,10 +73,10 @@ class WholeImage:
 
 @dataclass(frozen=True)
 class AroundGrasps:
-    """Rule for corners: the item shows a window around the mean of all corners. Window and output have equal size.
+    """Rule for labels that are corners. The item shows a window around the mean of all corners, as large as the output.
 
     Args:
-        bounds: (height, width) in px of the area that contains the window. None for the image.
+        bounds: (height, width) in px of the area that contains the window. None for the complete image.
     """
 
     bounds: tuple[int, int] | None = None
@@ -85,7 +85,7 @@ class AroundGrasps:
     def place(self, corners: npt.NDArray[Any], height: int, width: int, size: int) -> PlacedLabels:
         """Return the labels of an image of `height` x `width` px, for an output of `size` x `size` px.
 
-        corners: Values of the field `grasps`. Raises BadInput if the window is outside the image.
+        `corners` are values of the field `grasps`. Raises BadInput if the window is outside the image.
         """
         points = targets.of_corners(corners)
         frame = targets.around_grasps(points, height, width, size, bounds=self.bounds)
@@ -124,10 +124,10 @@ def kind_of(manifest: Manifest) -> str:
 
 
 def rule_of(manifest: Manifest, where: object, *, exact: Exact | None = None) -> LabelRule:
-    """Return the rule for the source of a pack. where: path of the pack, for messages.
+    """Return the rule for the source of a pack. `where` is the path of the pack, for messages.
 
     Raises InvalidRequest if the pack does not have grasps. With exact="fork", also raises InvalidRequest if the fork of
-    GR-ConvNet does not read the source.
+    GR-ConvNet has no loader for the source.
     """
     schema = manifest.schema
     if exact is None:
@@ -157,6 +157,6 @@ def _by_fields(schema: Schema, where: object) -> LabelRule:
 
 
 def of_label(values: npt.NDArray[Any], owner: npt.NDArray[Any], label: int) -> npt.NDArray[Any]:
-    """Return the rows of `values` where `owner == label`. owner: position of the label file of each row."""
+    """Return the rows of `values` that belong to the label file `label`. `owner` is the label file of each row."""
     kept: npt.NDArray[Any] = values[np.asarray(owner) == label]
     return kept

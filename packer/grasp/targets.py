@@ -1,8 +1,8 @@
-"""Targets: compute the grasp rectangles of training items and the maps that networks learn, equal to GG-CNN's.
+"""Targets: compute the grasp rectangles of training items and the maps that networks learn, equal to those of GG-CNN.
 
-Rectangles are corners (N, 4, 2), row and column. Every step truncates to whole pixels, in the order of the reference
-(dougsm/ggcnn, utils/dataset_processing/grasp.py), because another rounding results in other maps. Functions process
-many samples together: `owner` is the number of the sample of each rectangle. The maps contain quality, cos 2 theta,
+Rectangles are corners (N, 4, 2), row and column. Every step truncates to whole pixels in the same order as the
+reference (dougsm/ggcnn, utils/dataset_processing/grasp.py), because maps depend on the rounding. Functions process many
+samples together: `owner` is the number of the sample of each rectangle. The maps contain quality, cos 2 theta,
 sin 2 theta and width of the grasp at each pixel.
 """
 
@@ -46,14 +46,14 @@ class DrawnRectangles(NamedTuple):
     jaw: Floats
 
     def polygons(self) -> tuple[Floats, Floats]:
-        """Return the corners `(rows, columns)`, (4, N) each, of the areas to draw: the middle third of each opening."""
+        """Return the corners `(rows, columns)`, (4, N) each, of the drawn areas: the middle third of each opening."""
         return rectangle(self.row, self.column, self.angle, self.opening / 3, self.jaw)
 
 
 def rectangle(row: Floats, column: Floats, angle: Floats, opening: Floats, jaw: Floats) -> tuple[Floats, Floats]:
-    """Return `(rows, columns)` of the corners, (4, N) each.
+    """Return the corners of rectangles, `(rows, columns)`, (4, N) each.
 
-    row, column: Center in px. angle: Radians, counter-clockwise in the displayed image. opening, jaw: Sides in px.
+    `row` and `column` are the center. `angle` is in radians, counter-clockwise as displayed. Lengths are in px.
     """
     cos, sin = np.cos(angle), np.sin(angle)
     down, along = opening / 2 * sin, opening / 2 * cos
@@ -65,13 +65,13 @@ def rectangle(row: Floats, column: Floats, angle: Floats, opening: Floats, jaw: 
 
 
 def of_corners(corners: npt.NDArray[Any]) -> Floats:
-    """Convert corners (N, 4, 2) from x, y to row, column, float64, rounded half to even."""
+    """Convert corners (N, 4, 2) from (x, y) to (row, column), float64, rounded half to even."""
     rounded: Floats = np.rint(np.asarray(corners, np.float64)[..., ::-1])
     return rounded
 
 
 def of_rows(rows: Floats, factor: float) -> Floats:
-    """Return corners (N, 4, 2) times `factor`, row and column, of rows x, y, theta in degrees, opening, jaw."""
+    """Convert rows (x, y, theta in degrees, opening, jaw) to corners (N, 4, 2), row and column, times `factor`."""
     x, y, degrees, opening, jaw = np.asarray(rows, np.float64).T
     points: Floats = np.stack(rectangle(y, x, -degrees / 180.0 * np.pi, opening, jaw), axis=-1).swapaxes(0, 1)
     return points if factor == 1.0 else points * factor
@@ -80,9 +80,9 @@ def of_rows(rows: Floats, factor: float) -> Floats:
 def around_grasps(
     points: Floats, height: int, width: int, size: int, *, bounds: tuple[int, int] | None = None
 ) -> Frame:
-    """Return the window for Cornell: around the mean of all corners, and inside the image if the image is large enough.
+    """Return the window for Cornell: around the mean of all corners, but inside the image if the image is large enough.
 
-    Without rectangles, the window is in the middle. bounds: (height, width) to use instead of the size of the image.
+    Without rectangles, it is in the middle of the image. `bounds` (height, width) replaces the size of the image.
     """
     center = (height // 2, width // 2)
     if len(points):
@@ -95,15 +95,15 @@ def around_grasps(
 
 
 def around_middle(size: int) -> Frame:
-    """Return the window for Jacquard: the complete output, because labels are already in px of the output."""
+    """Return the window for Jacquard, which is the complete output: labels are already in px of the output."""
     return Frame((size // 2, size // 2), 0, 0, size)
 
 
 def moved(points: Points, owner: Ints, frames: Sequence[Frame], rot: Floats, zoom: Floats) -> Ints:
-    """Rotate, crop and zoom rectangles. Returns corners, int64 (N, 4, 2), in px of the output.
+    """Rotate, crop and zoom rectangles. Return corners, int64 (N, 4, 2), in px of the output.
 
     Args:
-        points: Corners (N, 4, 2), row and column, as in PlacedLabels.
+        points: Corners (N, 4, 2) of `PlacedLabels.points`.
         owner: Position in `frames` of the sample of each rectangle, int64 (N,).
         frames: Window of each sample.
         rot: Rotation of each sample in radians, counter-clockwise.
@@ -188,7 +188,7 @@ def max_width(style: str, size: int) -> float:
 
 
 def rows_of_corners(corners: npt.NDArray[Any]) -> Floats:
-    """Convert corners to rows as in Jacquard's files. For a parallelogram, opening and jaw are its side lengths.
+    """Convert corners to rows like those of Jacquard's files. Opening and jaw of a parallelogram are its side lengths.
 
     theta is clockwise in the displayed image. The networks learn -theta in radians, in [-pi/2, pi/2).
 
@@ -209,6 +209,6 @@ def rows_of_corners(corners: npt.NDArray[Any]) -> Floats:
 def scale(corners: npt.NDArray[Any], factor: float | tuple[float, float]) -> npt.NDArray[np.float32]:
     """Convert corners to px of a resized image: `corners` times `factor`, float32, without a half-pixel offset.
 
-    corners: (N, 4, 2), x, y in px. factor: New size divided by old size, a number or (x, y).
+    `corners` (N, 4, 2) are x, y in px. `factor` is the new size divided by the old size, a number or (x, y).
     """
     return np.asarray(np.asarray(corners, np.float64) * factor, np.float32)

@@ -1,4 +1,4 @@
-"""Images: from the bytes of an image file to pixels, with the same result for every decoding library.
+"""Images: converts the bytes of an image file to pixels. The result is the same for every decoding library.
 
 | input                                                        | outcome                                     |
 |--------------------------------------------------------------|---------------------------------------------|

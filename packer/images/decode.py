@@ -1,4 +1,4 @@
-"""Decode: an image file of any format to pixels, images as RGB, depth and masks as stored; and strict validation."""
+"""Decode: decodes an image file of any format. Images become RGB, depth and masks keep their stored values."""
 
 import functools
 from dataclasses import dataclass
@@ -31,18 +31,18 @@ class DecodeOptions:
     """Options for decoding all images of a field.
 
     Attributes:
-        decoder: turbojpeg calls PyTurboJPEG, or simplejpeg if PyTurboJPEG does not work; opencv calls OpenCV; auto is
-            turbojpeg. They only differ in speed, and only for JPEG.
-        dct: "fast" is libjpeg's faster inverse DCT (JDCT_IFAST), with chroma enlarged by copying samples. Its pixels
-            differ slightly. It applies to JPEG by libjpeg-turbo at full size.
-        strict: Check the data of the file before it is decoded. False is for bytes that were validated before. Even
-            then, turbojpeg never returns a damaged image, and opencv rarely does.
-        check_data: With strict, also check the data of formats other than JPEG, see packer.images.strict_check. False
-            checks only that they are complete.
+        decoder: Library for JPEG. "turbojpeg" calls PyTurboJPEG, or simplejpeg if PyTurboJPEG does not work. "opencv"
+            calls OpenCV. "auto" is "turbojpeg". They differ only in speed.
+        dct: "accurate", or "fast" for libjpeg's faster inverse DCT (JDCT_IFAST), with chroma enlarged by copying
+            samples. "fast" changes pixels slightly. It applies only to JPEG by libjpeg-turbo at full size.
+        strict: True checks the data of the file before it is decoded. False is for files that were checked before. Even
+            then, "turbojpeg" never returns a damaged image, and "opencv" rarely does.
+        check_data: With strict, True checks the data of formats other than JPEG (see packer.images.strict_check). False
+            checks only that these files are complete.
         trusted: True if a checksum proves that the file was decoded strictly before. A JPEG without restart markers is
-            then decoded only down to the end of the needed part.
-        interval_tables: True if packer.images.restart_interval_table.check_table has accepted the file's table of
-            restart intervals, which is then used. False searches the markers.
+            then decoded only down to the end of the needed part. False decodes all of it.
+        interval_tables: True uses the file's table of restart intervals, which
+            packer.images.restart_interval_table.check_table must have accepted. False searches the markers.
 
     Raises:
         InvalidRequest: The decoder or the dct is unknown.
@@ -67,7 +67,7 @@ DEFAULT_OPTIONS = DecodeOptions()
 
 @functools.cache
 def _opencv() -> ModuleType:
-    """Import the OpenCV backend, which headers and ordinary JPEGs do not need."""
+    """Import the OpenCV backend on first use. Headers and ordinary JPEGs do not need it."""
     return import_or_explain("packer.images.backends.opencv", "decoding images")
 
 
@@ -82,21 +82,20 @@ def decode(
     header: Header | None = None,
     out: Any = None,
 ) -> Pixels:
-    """Decode one image file; the result shares no memory with `buffer`. EXIF orientation is ignored.
+    """Decode one image file to memory that is not shared with `buffer`. EXIF orientation is ignored.
 
     Args:
         buffer: The file.
         kind: `image` returns uint8 (H, W, 3), RGB, 0-255: gray expanded, alpha dropped, palette and CMYK converted.
-            `depth` returns (H, W) in the stored dtype with unchanged values.
-            `mask` returns uint8 (H, W): gray scaled to 0-255, or the indices of a palette. Three channels that differ
-            raise BadInput.
-        wide: Accept masks of 16 bit, and return all masks as uint16 (H, W).
+            `depth` returns (H, W) in the stored dtype with unchanged values. `mask` returns uint8 (H, W): gray scaled
+            to 0-255, or the indices of a palette. Three channels that differ raise BadInput.
+        wide: True accepts masks of 16 bit, and returns all masks as uint16 (H, W). False raises BadInput for them.
         options: Options of the field.
         view: Matrix and output size for `packer.geometry.warp.warp`; None for the stored pixels.
-        invalid: Depth value of missing pixels, for the warp. None: only values that are not finite are missing.
-        header: Result of `sniff` for the same bytes, if the caller has it.
-        out: C-contiguous memory with the shape and dtype of the result; filled and returned. A damaged JPEG leaves
-            zeros in it.
+        invalid: Depth value of missing pixels, for the warp. With None, only values that are not finite are missing.
+        header: Result of `sniff` for the same bytes. None calls `sniff`.
+        out: C-contiguous memory with the shape and dtype of the result, which is filled and returned. A damaged JPEG
+            leaves zeros in it. None for new memory.
 
     Raises:
         DamagedImage: The file is damaged.
@@ -133,9 +132,9 @@ def describe(decoder: str = "auto") -> str:
 
 
 def check_kind(found: Header, kind: str, *, wide: bool = False) -> None:
-    """Raise BadInput if an image with this header does not fit the kind, InvalidRequest for a kind without pixels.
+    """Raise BadInput if an image with this header does not fit the kind, or InvalidRequest for a kind without pixels.
 
-    wide: accept masks of 16 bit.
+    `wide` is that of `decode`.
     """
     if kind not in PIXEL_KINDS:
         raise InvalidRequest(f"cannot decode an image as kind {kind!r}; expected one of {', '.join(PIXEL_KINDS)}")
@@ -194,7 +193,7 @@ def _other(buffer: Buffer, found: Header, kind: str, *, options: DecodeOptions, 
 
 
 def _as_kind(pixels: Pixels, kind: str) -> Pixels:
-    """Convert (H, W) or (H, W, C) to (H, W, 3) for an image, otherwise to (H, W); drop alpha (channel 2 or 4)."""
+    """Convert (H, W) or (H, W, C) to (H, W, 3) for an image, else to (H, W). Drop alpha, which is channel 2 or 4."""
     if kind == "image":
         if pixels.ndim == 2 or pixels.shape[2] == 1:
             return np.repeat(pixels.reshape(*pixels.shape[:2], 1), 3, axis=2)
@@ -222,14 +221,14 @@ def validate(
     Args:
         buffer: The file.
         kind: image, depth or mask.
-        wide: Accept masks of 16 bit.
-        full: Check the entropy-coded data of a JPEG, and the data and pixels of other formats; see
-            packer.images.strict_check. False checks only the header and the end: it finds a truncated file, but no
-            damage in the middle. A JPEG without an end marker is always checked in full.
-        header: Result of `sniff`, if the caller has it.
+        wide: True accepts masks of 16 bit. False raises BadInput for them.
+        full: True checks the entropy-coded data of a JPEG, and decodes other formats (see packer.images.strict_check).
+            False checks only the header and the end, so it finds a truncated file, but no damage in the middle. A JPEG
+            without an end marker is always checked in full.
+        header: Result of `sniff` for the same bytes. None calls `sniff`.
 
     Raises:
-        DamagedImage, BadInput, InvalidRequest: As `decode` raises them.
+        DamagedImage, BadInput, InvalidRequest: `decode` would raise this error.
     """
     found = header or sniff(buffer)
     check_kind(found, kind, wide=wide)

@@ -1,10 +1,10 @@
-"""Field decoder: decodes the images of one field, with options that are given once.
+"""Field decoder: decodes the images of one field, with the same options for all.
 
-This is the fast path of every batch. An ordinary JPEG is decoded directly into the given memory, or only the part that
-a view needs. packer.images.decode decodes everything else.
+This is the fast path of every batch. An ordinary JPEG is decoded directly into the memory of the batch, or only the
+part that a view needs. packer.images.decode decodes everything else.
 
-Equal headers of JPEGs with one scan are parsed once. The images of a data set come from few encoders and have few
-sizes. The comparison ignores the lengths of restart intervals (packer.images.restart_interval_table).
+Equal headers of JPEGs with one scan are parsed once, because a data set has few encoders and sizes. Headers are equal
+if only the lengths of restart intervals (packer.images.restart_interval_table) differ.
 """
 
 import struct
@@ -32,7 +32,7 @@ _LENGTH = struct.Struct(">H").unpack_from
 
 
 class _HeaderForm:
-    """Cached headers with a table at `table_at` and `rest` bytes after it; for 0, of `rest` bytes without a table."""
+    """Cached headers with a table at `table_at` and `rest` bytes after it, or of `rest` bytes if `table_at` is 0."""
 
     def __init__(self, table_at: int, rest: int) -> None:
         self.name = table_at, rest
@@ -41,7 +41,7 @@ class _HeaderForm:
         self.known: dict[bytes, Header] = {}
 
     def key(self, buffer: Buffer) -> bytes:
-        """Return the header's bytes without the lengths in its table; raise struct.error if the file is too short."""
+        """Return the header's bytes without the lengths in its table. Raises struct.error if the file is too short."""
         at = self._table_at
         if not at:
             return bytes(buffer[: self._rest])
@@ -57,7 +57,7 @@ class HeaderCache:
         self._forms: tuple[_HeaderForm, ...] = ()
 
     def of(self, buffer: Buffer) -> Header:
-        """Return the result of sniff(buffer, max_pixels) with the constructor's `max_pixels`, or raise its error."""
+        """Return the result of `sniff` for an image with the limit `max_pixels`, or raise its error."""
         for form in self._forms:
             try:
                 found = form.known.get(form.key(buffer))
@@ -71,7 +71,7 @@ class HeaderCache:
         return found
 
     def stats(self) -> list[int]:
-        """Return the number of cached headers of each `_HeaderForm`, the newest form first."""
+        """Return the number of cached headers of each `_HeaderForm`, beginning with the newest form."""
         return [len(form.known) for form in self._forms]
 
     def _keep(self, buffer: Buffer, found: Header) -> None:
@@ -108,12 +108,12 @@ class StoredImage(NamedTuple):
 
 @cache
 def _region_decoder() -> ModuleType:
-    """Import the region decoder with the first view: it imports OpenCV, which packing files does not need."""
+    """Import the region decoder on first use. It imports OpenCV, which is not needed to pack files."""
     return import_or_explain("packer.images.region_decoder", "resizing images")
 
 
 def _shows_all(view: View | None, found: Header) -> bool:
-    """Return True if the image through `view` is the complete image as it is stored."""
+    """Return True if `view` shows the complete image without a change."""
     return view is None or view.is_identity(found.height, found.width)
 
 
@@ -129,7 +129,7 @@ class Decoder:
         invalid: float | None = None,
         max_pixels: int = MAX_PIXELS,
     ) -> None:
-        """See packer.images.decode. An image of more than `max_pixels` pixels raises DamagedImage."""
+        """Create a decoder with arguments of packer.images.decode. More than `max_pixels` pixels raise DamagedImage."""
         self._kind = kind
         self._options = options
         self._wide = wide
@@ -147,9 +147,9 @@ class Decoder:
         header: Header | None = None,
         decoded: Callable[[], object] | None = None,
     ) -> Pixels:
-        """Decode an image, through a view if there is one. header, decoded: see `prepare`.
+        """Decode an image, through a view if there is one. `prepare` describes `header` and `decoded`.
 
-        out: C-contiguous memory with the shape and dtype of the result; raises InvalidRequest for any other memory.
+        `out` is C-contiguous memory with the shape and dtype of the result. Other memory raises InvalidRequest.
         """
         found = header or self.read_header(buffer)
         if self._is_fast(found) and _shows_all(view, found):
@@ -159,7 +159,7 @@ class Decoder:
         return self.prepare(buffer, view, out, header=found, decoded=decoded)()
 
     def stored_image(self, buffer: Buffer) -> StoredImage:
-        """Return shape and header: (H, W, 3) for an image, (H, W) for depth or a mask."""
+        """Return the header of an image, and the shape (H, W, 3) for an image, or (H, W) for depth or a mask."""
         found = self.read_header(buffer)
         size = found.height, found.width
         return StoredImage((*size, 3) if self._kind == "image" else size, found)
@@ -173,16 +173,16 @@ class Decoder:
         header: Header | None = None,
         decoded: Callable[[], object] | None = None,
     ) -> Callable[[], Pixels]:
-        """Return a function that decodes the image once. Call it in the same thread, whose memory it uses.
+        """Return a function that decodes the image. Call it only once, in the same thread, because it uses its memory.
 
-        A batch prepares several images before it decodes them, which uses the caches of the CPU better.
+        A batch prepares several images before it decodes them, which is faster, because it uses the CPU caches better.
 
         Args:
             buffer: The file.
             view: View of the image, None for the stored pixels.
-            out: Memory with the shape and dtype of the result, which is not checked.
-            header: Result of `sniff` for the same bytes.
-            decoded: Called between decoding and warping; not called without a warp.
+            out: Memory that must have the shape and dtype of the result. It is not checked. None for new memory.
+            header: Result of `sniff` for the same bytes. None reads the header.
+            decoded: Function that is called between decoding and warping. Without a warp, it is not called.
         """
         found = header or self.read_header(buffer)
         is_fast = self._is_fast(found)
@@ -208,7 +208,7 @@ class Decoder:
         return show
 
     def _is_fast(self, found: Header) -> bool:
-        """Return True if only libjpeg-turbo decodes the image: a JPEG, not CMYK, kind image, decoder not opencv."""
+        """Return True if only libjpeg-turbo decodes the image: a JPEG, not CMYK, kind image, decoder not "opencv"."""
         return self._plain and found.format == "jpeg" and not found.cmyk
 
     def _decode_whole(self, buffer: Buffer, found: Header, out: Any) -> Pixels:

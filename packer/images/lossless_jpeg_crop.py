@@ -10,10 +10,10 @@ skips the rest of the scan, and warns at the end marker. Rows above the part can
 coded as a difference from the previous MCU. Most damage is reported at the end of the data, which a truncated file does
 not reach. The bytes must therefore be verified by a checksum.
 
-A pixel depends on its own MCU, and with subsampled chroma on the next pixel. Fancy upsampling is a triangle filter over
-the two nearest chroma samples (jdsample.c), at every scale except 1/8. One more pixel on each side, in px of the scale,
-is therefore enough, with two exceptions. Components of 1 or 2 samples a row are upsampled by repetition: a crop needs
-5 px a row or the full width. TurboJPEG expects a size instead of a scale, which is ambiguous below 8 px.
+A pixel depends on its own MCU and, with subsampled chroma, on the next pixel. Fancy upsampling is a triangle filter
+over the two nearest chroma samples (jdsample.c), at every scale except 1/8. One more pixel on each side, in px of the
+scale, is therefore enough, with two exceptions. Components of 1 or 2 samples per row are upsampled by repetition, so a
+crop needs 5 px per row or the full width. TurboJPEG expects a size instead of a scale, which is ambiguous below 8 px.
 """
 
 from typing import Any, NamedTuple
@@ -36,9 +36,9 @@ WORTH_PX = 16_384  # assembling a file takes about as long as decoding so many p
 
 
 class Window(NamedTuple):
-    """The kept intervals: rows `top` to `bottom` and columns `left` to `right`, without `bottom` and `right`.
+    """A rectangle of intervals: rows from `top` up to, not including, `bottom`, and columns from `left` up to `right`.
 
-    The unit of these numbers is one interval; `interval` is its (height, width) in px.
+    Rows and columns are numbers of intervals. `interval` is the (height, width) of an interval in px.
     """
 
     top: int
@@ -49,9 +49,9 @@ class Window(NamedTuple):
 
 
 def window(found: Header, box: Box, eighths: int) -> Window | None:
-    """Return the intervals for `box`, (top, left, height, width) in px of the full size, at scale eighths / 8.
+    """Return the intervals that a decoder needs for `box`, (top, left, height, width) in px of the full size.
 
-    Return None if the file cannot be cropped, or if the crop saves too little.
+    The scale is eighths / 8. Return None if the file cannot be cropped, or if the crop saves too little.
     """
     layout = found.scan.intervals if found.scan is not None else None
     if layout is None:
@@ -69,9 +69,9 @@ def window(found: Header, box: Box, eighths: int) -> Window | None:
 
 
 def span(start: int, length: int, step: int, *, eighths: int) -> tuple[int, int]:
-    """Return (first, end): the restart intervals that contain `length` px of the image from px `start` on.
+    """Return (first, end) of the restart intervals that contain the image from px `start` on, `length` px long.
 
-    eighths: Scale of the decoder in eighths, such as 4 for half size. step: Length of an interval in px at that scale.
+    `eighths` is the scale of the decoder, such as 4 for half size. `step` is the length of an interval at that scale.
     """
     first = start * eighths // 8 - MARGIN_PX
     last = -(-(start + length) * eighths // 8) + MARGIN_PX
@@ -106,10 +106,10 @@ def corner(kept: Window, eighths: int) -> tuple[int, int]:
 def cut(
     buffer: Buffer, found: Header, kept: Window, scratch: ThreadScratch, *, table: bool = False
 ) -> memoryview | None:
-    """Return the smaller JPEG with the window `kept`, in the memory of `scratch`; None if the markers are wrong.
+    """Return the smaller JPEG with the window `kept`, in the memory of `scratch`. None if the markers are wrong.
 
-    If `table` is true, use the table of intervals in the file, see packer.images.restart_interval_table. Then raise
-    DamagedImage if the table does not match the needed markers: the file changed after the table was checked.
+    If `table` is True, use the table of intervals in the file (packer.images.restart_interval_table). Then raise
+    DamagedImage if the table does not match the needed markers, because the file changed after it was checked.
     """
     scan, layout = found.scan, found.intervals
     every = bounds(buffer, found, table=table)
@@ -138,10 +138,10 @@ def cut(
 
 
 def _runs(values: npt.NDArray[Any], layout: Intervals, kept: Window) -> npt.NDArray[Any]:
-    """Return the values of each run of kept intervals: (runs, n + 1), over the memory of `values`.
+    """Return the values of each run of kept intervals: (runs, n + 1), in the memory of `values`.
 
-    values: one value for each interval, and one more for the end. A run consists of n kept intervals that follow each
-    other in the file: those of a row, or all if rows are complete. Its last value is that of the next interval.
+    `values` has one value per interval, and one for the end. A run is n kept intervals that follow each other in the
+    file: those of a row, or all if rows are complete. Its last value is that of the next interval.
     """
     columns = layout.columns
     if kept.right - kept.left == columns:
@@ -152,7 +152,7 @@ def _runs(values: npt.NDArray[Any], layout: Intervals, kept: Window) -> npt.NDAr
 
 
 def _check(buffer: Buffer, found: Header, layout: Intervals, *, kept: Window, runs: Bounds) -> None:
-    """Raise DamagedImage unless the expected restart marker precedes each offset in `runs`, a result of `_runs`."""
+    """Raise DamagedImage unless the expected restart marker precedes each offset in `runs`, the result of `_runs`."""
     expected = _runs(markers_before(layout.rows * layout.columns + 1), layout, kept)
     there = pairs(buffer, found)[runs]
     if kept.top == kept.left == 0:  # no marker precedes the first interval
@@ -169,7 +169,9 @@ _MOST_BYTES_PER_PX = 2  # longer files contain other data, which is not worth a 
 
 
 class TopRows(NamedTuple):
-    """The upper rows of an image: their height in px of the full size, and the offset of the height in the file."""
+    """The upper rows of an image: their `height` in px of the full size, and the offset of the image's height in the
+    file.
+    """
 
     height: int
     size_at: int
@@ -178,7 +180,7 @@ class TopRows(NamedTuple):
 def rows(buffer: Buffer, found: Header, box: Box, eighths: int) -> TopRows | None:
     """Return the rows that are decoded for a box, (top, left, height, width), at scale eighths / 8.
 
-    None if the file cannot be truncated, does not end with an end marker, or if truncating saves too little.
+    Return None if the file cannot be truncated, has no end marker at its end, or if truncation saves too little.
     """
     scan = found.scan
     if scan is None or scan.intervals is not None or buffer[-2:] != END:

@@ -1,8 +1,9 @@
-"""LZW decoded size: the number of bytes that a stream decodes to, without decoding it.
+"""LZW decoded size: computes how many bytes a compressed stream decodes to, without decoding it.
 
-Layout: TIFF 6.0 section 13: codes of 9 to 12 bit, the most significant bit first; 256 clears the table, 257 ends the
-data. The width of a code depends only on its number since the last clear. All codes up to the next clear are therefore
-extracted at once. Each string is one byte longer than its parent; pointer doubling adds the lengths.
+Layout: TIFF 6.0 section 13: codes of 9 to 12 bit, the most significant bit first. Code 256 clears the table, and 257
+ends the data. The width of a code depends only on the number of codes since the last clear. All codes up to the next
+clear are therefore extracted at once. The string of a code is one byte longer than that of its parent. Pointer doubling
+adds the lengths.
 """
 
 import numpy as np
@@ -32,11 +33,11 @@ def decoded_size(stream: Buffer, what: str, *, most: int) -> int:
     Args:
         stream: The stream.
         what: Name of the stream in messages.
-        most: Most bytes that it may decode to.
+        most: Largest number of bytes to which it may decode.
 
     Raises:
-        DamagedImage: The stream does not begin with a clear, or decodes to more than `most` bytes. It contains a code
-            before its entry in the table, or has the lowest bit first, as libtiff wrote it before 1989.
+        DamagedImage: The stream does not begin with a clear, decodes to more than `most` bytes, or contains a code that
+            has no entry yet. Or it has the lowest bit first, like streams of libtiff before 1989.
     """
     if len(stream) < 2 or stream[0] != 0x80 or stream[1] > 0x7F:
         old = len(stream) > 1 and not stream[0] and stream[1] & 1
@@ -65,7 +66,7 @@ def decoded_size(stream: Buffer, what: str, *, most: int) -> int:
 
 
 def _codes(window: npt.NDArray[np.int64], at: int, bits: int) -> npt.NDArray[np.int64]:
-    """Return the codes from bit `at` on; those after the next clear are wrong. window: 24 bits from each byte on."""
+    """Return the codes from bit `at` on. Codes after the next clear are wrong. `window` has 24 bits from each byte on."""
     count = int(np.searchsorted(_ENDS, bits - at, side="right"))
     start, phase = at >> 3, at & 7
     codes: npt.NDArray[np.int64] = window[start:].take(_BYTES[phase][:count])
@@ -91,7 +92,7 @@ def _size(codes: npt.NDArray[np.int64], what: str) -> int:
 
 
 def _lengths(parents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the length of each code's string, and a last 0. parents: position of the prefix's code, or negative."""
+    """Return the length of each code's string, then 0. `parents` has the position of the prefix, or a negative number."""
     count = len(parents)
     lengths = np.ones(count + 1, np.int64)
     lengths[count] = 0  # parent of literals

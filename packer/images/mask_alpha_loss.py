@@ -1,6 +1,6 @@
-"""Mask alpha loss: detects masks that lose information with their alpha channel, which decoding drops.
+"""Mask alpha loss: finds masks that lose information when decoding drops their alpha channel.
 
-A mask loses information if two pixels of one gray differ in alpha; `packer convert` then prints a warning. Drawing
+A mask loses information if two pixels of one gray differ in alpha. `packer convert` then prints a warning. Drawing
 programs store complete masks in alpha, with one color everywhere. Without alpha, this mask has only one value, which
 is an error.
 """
@@ -18,7 +18,7 @@ from packer.schema import MASK_DTYPES
 
 
 def loses_alpha(buffer: Buffer, found: Header) -> bool:
-    """Return True if two pixels of a mask file have the same gray but different alpha, which decoding drops.
+    """Return True if two pixels of a mask file have the same gray and different alpha, which decoding drops.
 
     Raise BadInput if all colors are equal and only alpha differs.
     """
@@ -35,9 +35,9 @@ def loses_alpha(buffer: Buffer, found: Header) -> bool:
 
 
 def is_alpha_lost(colors: npt.NDArray[Any], alpha: npt.NDArray[Any]) -> bool:
-    """Return True if two pixels of one gray differ in alpha; raise BadInput if all colors are equal and alpha is not.
+    """Return True if pixels of one gray differ in alpha. Raise BadInput if all colors are equal and alpha is not.
 
-    colors: (H, W, C); the gray is the first channel. alpha: (H, W). Both uint8, or both uint16.
+    The gray is the first channel of `colors` (H, W, C). `alpha` is (H, W). Both are uint8, or both uint16.
     """
     if not alpha.size or (alpha == alpha[0, 0]).all():
         return False

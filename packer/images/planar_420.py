@@ -1,4 +1,4 @@
-"""Planar 4:2:0: images as one plane of luma and two planes of chroma at half the size; conversion and views.
+"""Planar 4:2:0: stores an image as a plane of luma and two planes of chroma at half the size, and warps it to RGB.
 
 The samples follow JFIF 1.02: Y, Cb and Cr of ITU-R BT.601 in the full range 0-255. A chroma sample is the mean of 2x2
 pixels, and is centered between them. If a side is odd, the last sample is the mean of the remaining pixels.
@@ -13,11 +13,11 @@ pixels, and is centered between them. If a side is odd, the last sample is the m
 | a rotation, a shear, a border         | the needed part is converted in its size, and warped as any image            |
 
 A crop that begins at an odd pixel begins in the middle of a chroma sample. Its chroma is shifted by half a sample: each
-value is the mean of two. Each plane is filtered for its own scale. Enlarged chroma is not filtered even if luma
-shrinks, and since chroma is a mean over 2x2 pixels, it needs less filtering.
+value is the mean of two samples. Each plane is filtered for its own scale. Chroma that is enlarged is not filtered,
+even if luma shrinks. Chroma needs less filtering than luma, since it is a mean over 2x2 pixels.
 
-Conversion uses integers, 1024ths, so that the result is equal on every machine. Coefficients differ from JFIF by at
-most 2/1024.
+The conversion to RGB uses integers, 1024ths, so that the result is equal on every machine. Its coefficients differ from
+those of JFIF by at most 2/1024.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class Planes(NamedTuple):
     Attributes:
         y: uint8 (H, W).
         cb: uint8 (ceil(H / 2), ceil(W / 2)), None for a gray image.
-        cr: The same.
+        cr: Shape and dtype of `cb`, None for a gray image.
     """
 
     y: Plane
@@ -95,17 +95,17 @@ def planes_of(rgb: Pixels) -> Planes:
 
 
 def without_gray_chroma(planes: Planes) -> Planes:
-    """Return the planes, or only luma if all chroma is NEUTRAL; the pixels stay the same."""
+    """Return only the luma if all chroma is NEUTRAL, else all planes. The pixels stay the same."""
     if planes.cb is None or planes.cr is None or (planes.cb != NEUTRAL).any() or (planes.cr != NEUTRAL).any():
         return planes
     return Planes(planes.y)
 
 
 def jpeg_planes(buffer: Buffer, found: Header) -> Planes | None:
-    """Return the exact planes of a JPEG, without filter or conversion; None if it is not YCbCr 4:2:0.
+    """Return the exact planes of a JPEG, without filter or conversion. Return None if it is not YCbCr 4:2:0.
 
-    The header is changed to R, G and B, which libjpeg does not convert. Chroma is enlarged by copying samples, and one
-    of four copies is kept. Raises DamagedImage as decoding does.
+    The header is changed to R, G and B, which libjpeg does not convert. libjpeg enlarges chroma by copying samples, and
+    this function keeps one of four copies. Raises DamagedImage.
     """
     head = _head_as_rgb(buffer, found)
     if head is None:
@@ -120,7 +120,7 @@ def jpeg_planes(buffer: Buffer, found: Header) -> Planes | None:
 
 
 def _head_as_rgb(buffer: Buffer, found: Header) -> bytes | None:
-    """Return the segments up to the first scan's data, with the components declared as RGB; None if not YCbCr 4:2:0."""
+    """Return the bytes before the data of the first scan, changed to R, G and B. Return None if not YCbCr 4:2:0."""
     if found.format != "jpeg" or found.channels != 3:
         return None
     kept = [b"\xff\xd8"]
@@ -148,9 +148,9 @@ def _head_as_rgb(buffer: Buffer, found: Header) -> bytes | None:
 
 
 def _is_ycbcr(is_jfif: bool, transform: int | None, ids: bytes) -> bool:
-    """Return True if libjpeg treats three components as YCbCr; see default_decompress_parms of jdapimin.c.
+    """Return True if libjpeg treats three components as YCbCr; see default_decompress_parms in jdapimin.c.
 
-    `transform` is 0 or 1. For other numbers libjpeg prints a warning, which strict decoding raises as an error.
+    `transform` is 0 or 1. For other numbers, libjpeg prints a warning, which strict decoding raises as an error.
     """
     if is_jfif:
         return True
@@ -163,7 +163,7 @@ def _is_ycbcr(is_jfif: bool, transform: int | None, ids: bytes) -> bool:
 
 
 class _Joined(NamedTuple):
-    """Memory for planes of the output: y, cb and cr (h, w), `chroma` (h, w, 2) and the three as `pixels` (h, w, 3)."""
+    """Memory for planes of the output, y, cb and cr (h, w), for `chroma` (h, w, 2), and for all three (h, w, 3)."""
 
     y: Plane
     cb: Plane
@@ -173,7 +173,7 @@ class _Joined(NamedTuple):
 
 
 class _Enlarged(NamedTuple):
-    """Memory for enlarging both planes of chroma, each (h, w), one below the other.
+    """Memory in which both planes of chroma, each (h, w), are enlarged. Cr is below Cb.
 
     Attributes:
         pairs_cb: Each sample of Cb twice.
@@ -233,7 +233,7 @@ _pairs, _part = ThreadScratch(odd=True), ThreadScratch()
 
 
 def to_rgb(planes: Planes, *, out: Any = None) -> Pixels:
-    """Convert planes to uint8 (H, W, 3), RGB. out: see packer.images.decode."""
+    """Convert planes to uint8 (H, W, 3), RGB. The result is in `out`, or in new memory for None."""
     made = target((*planes.size, 3), np.uint8, out=out)
     _convert(planes, 0, 0, made)
     return made if out is None else out
@@ -258,17 +258,17 @@ def _convert_band(planes: Planes, top: int, left: int, made: Pixels) -> None:
 
 
 def _join(y: Pixels, cb: Pixels, cr: Pixels, pixels: Plane, made: Pixels) -> None:
-    """Convert three planes of one size to RGB in `made`. pixels: memory for the interleaved planes."""
+    """Convert three planes of one size to RGB in `made`. `pixels` is memory for the interleaved planes."""
     cv2.merge([y, cb, cr], pixels)
     image.copy_unless_same(made, cv2.transform(pixels, _MATRIX, dst=made))
 
 
 def _enlarged(cb: Plane, cr: Plane, top: int, left: int, size: tuple[int, int]) -> tuple[Plane, Plane]:
-    """Return (cb, cr) enlarged: the part of the image at (top, left) with `size`; valid until the thread's next call.
+    """Return (cb, cr) enlarged, for the part of the image at (top, left) with `size`, until the thread's next call.
 
     Each sample is doubled in both directions, and the result is filtered by 1/4, 1/2, 1/4. This adds 3/4 of the nearest
-    sample and 1/4 of the next, as cv2.resize does, in two thirds of its time. One call filters both planes; the rows
-    between them replicate the edges.
+    sample and 1/4 of the next, as cv2.resize does, in two thirds of its time. One call filters both planes. The rows
+    between the planes repeat their edges.
     """
     height, width = size
     # the samples of the part, and the neighboring ones
@@ -291,7 +291,7 @@ def _enlarged(cb: Plane, cr: Plane, top: int, left: int, size: tuple[int, int]) 
 
 
 def through_view(planes: Planes, view: View, *, out: Any = None) -> Pixels:
-    """Return uint8 (h, w, 3), RGB, the image through a view. out: see packer.images.decode."""
+    """Return the image through a view, uint8 (h, w, 3), RGB. The result is in `out`, or in new memory for None."""
     height, width = planes.size
     made: Pixels = target((*view.size, 3), np.uint8, out=out)
     result = made if out is None else out
@@ -311,7 +311,7 @@ def through_view(planes: Planes, view: View, *, out: Any = None) -> Pixels:
 
 
 def _axis_aligned(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, antialias: bool) -> None:
-    """Crop, scale, rotate by quarters and mirror as `steps` state, and convert to RGB in `made`."""
+    """Apply `steps` (crop, scale, rotation, flip) and write the result as RGB to `made`."""
     upright = _part.pixels(*steps.size) if steps.transpose else made
     if steps.shape == steps.size:
         _convert(planes, steps.rows.start, steps.columns.start, upright)
@@ -343,7 +343,7 @@ def _scale(planes: Planes, steps: AxisAlignedSteps, made: Pixels, *, antialias: 
 
 
 def _cut(cb: Plane, cr: Plane, rows: slice, columns: slice) -> Pixels:
-    """Return (h, w, 2): the samples of both chroma planes from the start of the crop on. rows, columns: in px.
+    """Return the samples of both chroma planes in the crop `rows`, `columns` (in px): (h, w, 2).
 
     The last samples may extend beyond the crop by half a sample. Two channels need fewer calls than two planes.
     """
@@ -364,7 +364,7 @@ def _cut(cb: Plane, cr: Plane, rows: slice, columns: slice) -> Pixels:
 
 
 def _span(cut: slice) -> tuple[int, int]:
-    """Return (start, end) of the chroma samples of `cut`, in px, with one more for a shift by half a sample."""
+    """Return (start, end) of the chroma samples of `cut`, in px, with one more if it is shifted by half a sample."""
     return cut.start // 2, (cut.stop + 1) // 2 + (cut.start % 2 and cut.stop % 2 == 0)
 
 
@@ -376,13 +376,13 @@ def _resized(
     antialias: bool,
     variance: tuple[float, float],
 ) -> Pixels:
-    """Resize the first `length` samples to the size of `into`, as packer.geometry.warp.image does; may return `into`.
+    """Resize the first `length` samples to the size of `into`, with the filters of packer.geometry.warp.image.
 
     Args:
         samples: (h, w), or (h, w, 2) of two planes.
         length: (down, across), multiples of one half.
-        into: Memory for the result.
-        antialias: Filter samples before they shrink.
+        into: Memory for the result, which is used if the size changes.
+        antialias: True filters samples that shrink. False interpolates between four samples only.
         variance: (down, across) of an earlier low-pass filter of the samples.
     """
     size = into.shape[0], into.shape[1]

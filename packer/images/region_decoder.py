@@ -1,4 +1,4 @@
-"""Region decoder: decodes the part of an image that a crop or a view needs, at the scale that it needs.
+"""Region decoder: decodes only the part of an image that a crop or a view needs, at the scale that it needs.
 
 | file                                            | what is decoded                                                    |
 |-------------------------------------------------|--------------------------------------------------------------------|
@@ -11,11 +11,11 @@
 | any other JPEG, or a box of nearly all of it    | the complete image, at the scale                                   |
 | CMYK, and formats other than JPEG               | the complete image, not scaled, by OpenCV                          |
 
-The pixels always equal those of the complete image, decoded at that scale. Damage outside of the decoded part is not
-found; the crc32 of a record finds it.
+The pixels always equal those of the complete image, decoded at that scale. Only the crc32 of a record detects damage
+outside of the decoded part.
 
-Through a view, the scale is a half, a quarter or an eighth if the view shrinks by as much and uses antialiasing. Other
-eighths are slower than the full size: libjpeg-turbo has no vector code for them.
+Through a view, the scale is a half, a quarter or an eighth if the view shrinks at least as much and uses antialiasing.
+Other eighths are slower than the full size, because libjpeg-turbo has no vector code for them.
 """
 
 import math
@@ -57,7 +57,7 @@ class Region:
     Attributes:
         pixels: uint8 (h, w, 3), RGB, C-contiguous: `out`, or memory that the next region of this thread overwrites.
         top: Row of pixels[0, 0] in the complete image, in px at the scale.
-        left: Column of pixels[0, 0].
+        left: Column of pixels[0, 0] in the complete image, in px at the scale.
         full: (height, width) of the complete image at the scale: each side times eighths / 8, rounded up.
         eighths: The scale, 1 to 8.
     """
@@ -78,7 +78,7 @@ def decode_region(
     options: DecodeOptions = DEFAULT_OPTIONS,
     out: Any = None,
 ) -> Region:
-    """Decode a region; see `prepare_region` for the arguments."""
+    """Decode a region and return it. `prepare_region` describes the arguments and errors."""
     region, fill = prepare_region(buffer, found, box=box, eighths=eighths, options=options, out=out)
     fill()
     return region
@@ -93,7 +93,7 @@ def prepare_region(
     options: DecodeOptions = DEFAULT_OPTIONS,
     out: Any = None,
 ) -> tuple[Region, Callable[[], None]]:
-    """Return a region without pixels, and the function that decodes them. Formats other than JPEG are decoded at once.
+    """Return a region without pixels, and a function that decodes them. Formats other than JPEG are decoded at once.
 
     Several regions may be prepared before they are decoded. The thread that prepares a region decodes and uses it.
 
@@ -104,12 +104,13 @@ def prepare_region(
             region covers the box times the scale, rounded outwards.
         eighths: 1 to 8. `Region.eighths` is the scale that is used. It is 8 for CMYK, for formats other than JPEG, and
             if both sides are below 8 px.
-        options: dct (ignored below 8 eighths), trusted and interval_tables.
+        options: Only dct (ignored below 8 eighths), trusted and interval_tables are used.
         out: C-contiguous uint8 (h, w, 3). It is only used if the complete image is decoded and has this shape. A
             damaged image leaves zeros in it.
 
     Raises:
-        DamagedImage: The decoded part or the table of intervals is damaged; the returned function raises it too.
+        DamagedImage: The decoded part or the table of intervals is damaged. The returned function also raises this
+            error.
         BadInput: The file does not fit the kind `image`.
         InvalidRequest: The box or the scale is wrong.
     """
@@ -142,11 +143,11 @@ def prepare_region(
 
 
 def _done() -> None:
-    """Do nothing: the region is decoded already."""
+    """Do nothing, because the region is already decoded."""
 
 
 def _reserved(size: tuple[int, int], corner: tuple[int, int], full: tuple[int, int], eighths: int) -> Region:
-    """Return a region of a size at a corner, (top, left), in the thread's memory, not yet decoded."""
+    """Return a region of `size` px at `corner`, (top, left), in the thread's memory. Its pixels are not decoded yet."""
     return Region(_scratch.pixels(*_scaled(size, eighths)), *corner, full, eighths)
 
 
@@ -177,7 +178,7 @@ def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, fas
 
 
 def _fill_from_whole(buffer: Buffer, found: Header, region: Region, fast_dct: bool) -> None:
-    """Decode the complete image and copy the part to `region`, which alone failed to decode; raise DamagedImage."""
+    """Decode the complete image and copy its part to `region`, because the part alone is damaged. Raises DamagedImage."""
     whole = np.empty((*region.full, 3), np.uint8)
     strict_jpeg.decode(buffer, found, whole, eighths=region.eighths, fast_dct=fast_dct)
     height, width = region.pixels.shape[:2]
@@ -207,8 +208,9 @@ def _cropping_region(buffer: Buffer, found: Header, box: Box) -> Box | None:
     MCUs. The region starts at an MCU. It has one more pixel on each side, since chroma is filtered, and at least 16 px
     a row, since shorter components are enlarged differently. Data below the region is not read.
 
-    None if the file has no end marker at its end, has restart intervals or several scans, or if the region saves too
-    little. None for samplings other than 4:4:4, 4:2:2 and 4:2:0, which have had faults (ChangeLog of 2.1.4).
+    Return None if the file has no end marker at its end, has restart intervals or several scans, or if the region saves
+    too little. Also return None for samplings other than 4:4:4, 4:2:2 and 4:2:0, which have had faults (ChangeLog of
+    2.1.4).
     """
     scan = found.scan
     if scan is None or scan.intervals is not None or scan.mcu not in _MCUS or buffer[-2:] != END:
@@ -239,8 +241,9 @@ def prepare_view(
 ) -> Callable[[], Pixels]:
     """Return a function that decodes a JPEG, not CMYK, through a view. Call it once, in the same thread.
 
-    It returns uint8 (h, w, 3), RGB: `out`, or new memory if `out` is None.
-    decoded: called between decoding and warping, to measure their times. options: see `prepare_region`.
+    The function returns uint8 (h, w, 3), RGB: `out`, or new memory if `out` is None. It calls `decoded` between
+    decoding
+    and warping, so that their times can be measured. `prepare_region` describes `options`.
     """
     steps = axis_aligned_steps(view, found.height, found.width)
     made: Pixels = target((*view.size, 3), np.uint8, out=out)

@@ -1,4 +1,4 @@
-"""Restart interval table: the offset of each interval of a JPEG, from a table in the file or from its markers.
+"""Restart interval table: finds the offset of each interval of a JPEG, by a table in the file or by its markers.
 
 At a restart marker (T.81 E.1.4: FF D0 to FF D7, in turn), the predictors are reset and the bits are aligned. The data
 between two markers can therefore be decoded alone. packer's files contain the length of each interval, which avoids a
@@ -12,12 +12,12 @@ search through the data. The table is an APP11 segment, which other readers skip
 | 11     | uint8        | S: 2 or 4                                                  |
 | 12     | uint(8 S)[n] | bytes of each interval with its marker, in scan order      |
 
-n follows from the frame: intervals in a row times rows of MCUs. If the table does not fit into a segment, the file
-has none.
+n is the number of intervals in a row times the rows of MCUs, which are in the frame. If the table does not fit into a
+segment, the file has none.
 
 A wrong table can show another part of the image: if it is shifted by eight intervals, all its markers have the right
-numbers. It is therefore used only if the caller states that `check_table` has compared it with every marker of the
-file. Otherwise, the markers are searched.
+numbers. `bounds` therefore uses it only with table=True, after `check_table` has compared it with every marker of the
+file. Otherwise, `bounds` searches the markers.
 """
 
 import struct
@@ -42,9 +42,9 @@ _scratch = ThreadScratch()  # each thread's own
 
 
 def with_table(file: bytes, found: Header) -> bytes:
-    """Return a JPEG with an added table of its restart intervals; unchanged without intervals, or if it does not fit.
+    """Return a JPEG with an added table of its restart intervals. Without intervals, or if it is too long, add none.
 
-    found: its header, without a table. Raises DamagedImage if the markers do not fit the frame.
+    `found` is the header of the file without a table. Raises DamagedImage if the markers do not fit the frame.
     """
     if found.intervals is None:
         return file
@@ -63,12 +63,12 @@ def with_table(file: bytes, found: Header) -> bytes:
 
 
 def bounds(buffer: Buffer, found: Header, *, table: bool = False) -> Bounds | None:
-    """Return int64 (n + 1), offsets in the data of the scan: the start of n intervals, and the end of the end marker.
+    """Return offsets in the data of the scan, int64 (n + 1): the start of n intervals, and the end of the end marker.
 
     Each interval consists of data and a marker. Return None if the markers are not in order, or if the end marker is
     not at the end. Decoding the complete file then reports the damage.
 
-    If `table` is true and the file has a table, the offsets come from the table, which `check_table` must have
+    If `table` is True and the file has a table, the offsets come from the table, which `check_table` must have
     accepted. Then raise DamagedImage if the table does not match the frame or the end marker.
     """
     layout = found.intervals
@@ -78,7 +78,7 @@ def bounds(buffer: Buffer, found: Header, *, table: bool = False) -> Bounds | No
 
 
 def check_table(buffer: Buffer, found: Header) -> None:
-    """Compare a file's table of intervals, if there is one, with all its markers; raise DamagedImage if they differ.
+    """Compare the table of intervals, if the file has one, with all markers. Raise DamagedImage if they differ.
 
     The file must have as many markers as the table has entries, and the expected marker at the end of each entry.
     `bounds` then returns the same result with and without the table. The check takes about the time of a crc32.
@@ -99,7 +99,7 @@ def check_table(buffer: Buffer, found: Header) -> None:
 def _count_markers(data: npt.NDArray[np.uint8]) -> int:
     """Count the bytes FF before a byte that is neither stuffing nor a fill byte.
 
-    Uses vector code of NumPy, and reuses the thread's memory: new memory would double the time.
+    The memory of the thread is reused, because new memory would double the time.
     """
     size = len(data) - 1
     memory = _scratch.file(2 * size)[0]
@@ -112,7 +112,7 @@ def _count_markers(data: npt.NDArray[np.uint8]) -> int:
 
 
 def pairs(buffer: Buffer, found: Header) -> npt.NDArray[np.uint16]:
-    """Return, for every offset in the scan's data, the two bytes before it; without a copy. See `markers_before`."""
+    """Return, for each offset in the scan's data, the two bytes before it, without a copy. Compare `markers_before`."""
     at = found.data_at - _MARKER_BYTES
     found_there: npt.NDArray[np.uint16] = np.ndarray((len(buffer) - 1 - at,), np.uint16, buffer, at, (1,))
     return found_there
@@ -156,10 +156,10 @@ _MARKERS = np.tile(_TURN, 1 << 12)
 
 
 def markers_before(count: int) -> npt.NDArray[np.uint16]:
-    """Return uint16 (count), read-only: the marker before each interval. Element 0 is FF D7, but no marker is there."""
+    """Return the marker before each interval, uint16 (count), read-only. Element 0 is FF D7, although none is there."""
     return _MARKERS[:count] if count <= len(_MARKERS) else np.resize(_TURN, count)
 
 
 def codes_before(count: int) -> npt.NDArray[np.uint8]:
-    """Return uint8 (count): the second byte of each element of `markers_before`."""
+    """Return the second byte of each element of `markers_before`, uint8 (count)."""
     return markers_before(count).view(np.uint8)[1::2]

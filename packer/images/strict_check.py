@@ -51,11 +51,11 @@ _READ_BYTES, _MADE_BYTES = 1 << 16, 1 << 18  # input and output of one call of z
 
 
 class _RowLayout(NamedTuple):
-    """Layout of rows.
+    """Layout of the decoded rows of a strip or tile.
 
     Attributes:
         bits: Bits of a pixel in one plane.
-        blocks: (height, width) of the pixels that share a chroma sample, for YCbCr without JPEG; None for other images.
+        blocks: (height, width) in px of the area of a chroma sample, for YCbCr without JPEG. None for other images.
     """
 
     bits: int
@@ -78,7 +78,7 @@ class _Piece(NamedTuple):
         stored_bytes: Number of bytes in the file.
         height: Height in px.
         width: Width in px.
-        full_height: Height in px of a strip that is not the last; of a tile, equal to `height`.
+        full_height: Height in px of a strip that is not the last one. For a tile, it is equal to `height`.
         layout: Layout of the decoded rows.
     """
 
@@ -92,12 +92,12 @@ class _Piece(NamedTuple):
 
     @property
     def decoded_bytes(self) -> int:
-        """Number of bytes that the piece must decode to."""
+        """Number of bytes to which the piece must decode."""
         return self.layout.size(self.height, self.width)
 
     @property
     def full_bytes(self) -> int:
-        """Number of bytes of a full strip, to which the last strip may decode too."""
+        """Number of bytes of a full strip, to which the last strip may also decode."""
         return self.layout.size(self.full_height, self.width)
 
 
@@ -112,16 +112,16 @@ class _Tags:
         return tag in self._tags
 
     def all(self, tag: int) -> tuple[int, ...]:
-        """Return every value of a tag; () if the tag is absent."""
+        """Return every value of a tag, or () if the tag is absent."""
         return tiff.values(self._buffer, self._order, self._tags.get(tag))
 
     def first(self, tag: int, default: int) -> int:
-        """Return the first value of a tag; `default` if the tag is absent."""
+        """Return the first value of a tag, or `default` if the tag is absent."""
         return (self.all(tag) or (default,))[0]
 
 
 def check_tiff(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage if a strip or tile does not decode to the size in the directory."""
+    """Raise DamagedImage if a strip or tile does not decode to the size that the directory requires."""
     tags = _Tags(buffer)
     compression = tags.first(tiff.COMPRESSION, _PLAIN)
     check_piece = _CHECKS.get(compression)
@@ -138,7 +138,7 @@ def check_tiff(buffer: Buffer, found: Header) -> None:
 
 
 def _row_layout(tags: _Tags, found: Header, compression: int) -> _RowLayout:
-    """Return the layout of the rows; raise DamagedImage for a combination of tags that packer does not read."""
+    """Return the layout of the rows. Raise DamagedImage for a combination of tags that packer does not read."""
     predictor, is_float = tags.first(_PREDICTOR, 1), found.dtype.startswith("float")
     predicts = compression in (_LZW, _DEFLATE, _OLD_DEFLATE)
     fits = {1: True, _HORIZONTAL: found.bits >= 8, _FLOATING: is_float}
@@ -156,7 +156,7 @@ def _row_layout(tags: _Tags, found: Header, compression: int) -> _RowLayout:
 
 
 def _pieces(buffer: Buffer, tags: _Tags, found: Header, layout: _RowLayout) -> Iterator[_Piece]:
-    """Yield the strips or tiles. The caller has called tiff.check_end, which checks that their data is in the file."""
+    """Yield the strips or tiles. Call tiff.check_end before, which checks that their data is in the file."""
     tiled = tiff.TILE_OFFSETS in tags
     offsets = tags.all(tiff.TILE_OFFSETS if tiled else tiff.STRIP_OFFSETS)
     sizes = tags.all(tiff.TILE_BYTES if tiled else tiff.STRIP_BYTES)
@@ -223,10 +223,10 @@ def _deflate(piece: _Piece) -> None:
 
 
 def _packbits(piece: _Piece) -> None:
-    """Raise DamagedImage unless the runs decode to the exact length and end with the data.
+    """Raise DamagedImage unless the runs decode to the exact length, and the last one ends with the data.
 
-    A run begins with a byte n. If n < 128, the next n + 1 bytes are literals. If n > 128, the next byte is repeated
-    257 - n times. If n = 128, the run is empty.
+    A run begins with a byte n. If n < 128, the next n + 1 bytes are literals. If n > 128, the next byte is repeated 257
+    - n times. If n = 128, the run is empty.
     """
     wanted, most = piece.decoded_bytes, piece.full_bytes
     data, at, size, empty_runs = piece.data, 0, 0, 0
@@ -284,7 +284,7 @@ _CHECKS: dict[int, Callable[[_Piece], None]] = {
 
 
 def check_data(buffer: Buffer, found: Header) -> None:
-    """Check the data of an image file as the module describes; `found` is the result of `sniff(buffer)`.
+    """Check the data of an image file by the rule of its format (see the module). `found` is its header.
 
     Raises DamagedImage for damaged data, and for a TIFF with a compression that cannot be checked.
     """

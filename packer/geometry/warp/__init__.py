@@ -11,11 +11,11 @@
 |       | than half of the area is valid                        |                          |
 
 Turns by 90 degrees, mirrors and crops at whole pixels are exact. A scaled crop depends only on the pixels inside the
-crop. If one axis shrinks and the other grows, each follows its own rule. Nearest shows the source pixel that contains
-the center of the output pixel, or the later one if the center is on an edge. Other matrices (rotation, shear, crops
-between pixels) are bilinear for images, and weighted by validity for depth.
+crop. If one axis shrinks and the other grows, each follows its own rule. Nearest takes the source pixel that contains
+the center of the output pixel. If the center is on an edge, it takes the later pixel. All other matrices (rotation,
+shear, crops between pixels) are bilinear for images. For depth, they are bilinear means of the valid pixels.
 
-Output pixels outside of the source are 0 for images and masks. For depth they are `invalid`, or if `invalid` is None,
+Output pixels outside of the source are 0 for images and masks. For depth they are `invalid`. If that is None, they are
 NaN, or 0 if the dtype has no NaN.
 """
 
@@ -48,7 +48,7 @@ def warp(array: Pixels, view: View, kind: str, *, invalid: float | None = None, 
         `out`, or a new C-contiguous array. The dtype is that of `array`, and the memory is never shared with `array`.
 
     Raises:
-        InvalidRequest: The view cannot be inverted, or `kind` is unknown, or the shape does not fit `kind` or `out`.
+        InvalidRequest: The view cannot be inverted, `kind` is unknown, or a shape does not fit `kind` or `out`.
     """
     if kind not in PIXEL_KINDS:
         raise InvalidRequest(f"cannot warp kind {kind!r}; expected one of {', '.join(PIXEL_KINDS)}")

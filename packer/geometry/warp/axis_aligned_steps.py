@@ -1,4 +1,4 @@
-"""Axis-aligned views: those that only crop, scale, flip and turn by quarters, split into these steps."""
+"""Axis-aligned steps: split a view that only crops, scales, flips and rotates by multiples of 90 degrees into steps."""
 
 import math
 from typing import Any, NamedTuple
@@ -24,9 +24,9 @@ class AxisAlignedSteps(NamedTuple):
         rows: Rows of the stored image to crop.
         columns: Columns of the stored image to crop.
         size: (height, width) to which the crop is scaled.
-        transpose: True if rows and columns are then exchanged.
+        transpose: True if rows and columns are exchanged after the scaling.
         flip: Code of cv2.flip: 1 left-right, 0 up-down, -1 both; None for no flip.
-        frame: Rows and columns of the output that show the crop; None for all. The others are outside of the image.
+        frame: Rows and columns of the output that show the crop; None for all. Others are outside of the image.
     """
 
     rows: slice
@@ -38,12 +38,12 @@ class AxisAlignedSteps(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(height, width) of the crop."""
+        """(height, width) of the crop before it is scaled, in px."""
         return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
 
 
 class _Axis(NamedTuple):
-    """Stored pixels `start` to `stop` - 1, reversed if `mirrored`, fill `length` output pixels from `first` on."""
+    """The stored pixels `start` to `stop` - 1 fill `length` output pixels from `first` on, in reverse if `mirrored`."""
 
     start: int
     stop: int
@@ -53,9 +53,9 @@ class _Axis(NamedTuple):
 
 
 def axis_aligned_steps(view: View, height: int, width: int) -> AxisAlignedSteps | None:
-    """Return the steps for a stored image of `height` x `width` px; None for a view that needs a general warp.
+    """Return the steps for a stored image of `height` x `width` px. Return None if the view needs a general warp.
 
-    Raises InvalidRequest for a matrix that is not finite or cannot be inverted.
+    Raises InvalidRequest for a matrix that is not finite or cannot be inverted, and for an empty output.
     """
     a, b, c, d, e, f = view.matrix
     rows_out, columns_out = view.size
@@ -93,9 +93,9 @@ def axis_aligned_steps(view: View, height: int, width: int) -> AxisAlignedSteps 
 
 
 def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:
-    """Return the stored pixels of one axis that the output shows; None if a general warp is needed.
+    """Return the stored pixels that one axis of the output shows. Return None if the axis needs a general warp.
 
-    scale, shift: output position = scale * stored position + shift. size, length: output and stored size in px.
+    The output position is scale * stored position + shift. The output has `size` px, the stored image `length` px.
     """
     mirrored = scale < 0
     # the stored edge at which the output begins, or ends if it is mirrored; pixel edges are whole numbers here
@@ -116,7 +116,7 @@ def _axis(scale: float, shift: float, size: int, length: int) -> _Axis | None:
 
 
 def turned(array: npt.NDArray[Any], steps: AxisAlignedSteps) -> npt.NDArray[Any]:
-    """Return the array transposed and flipped as in `steps`, without copying."""
+    """Transpose and flip an array as `steps` require. Return a view of its memory."""
     if steps.transpose:
         array = array.swapaxes(0, 1)
     if steps.flip in (1, -1):
@@ -125,13 +125,13 @@ def turned(array: npt.NDArray[Any], steps: AxisAlignedSteps) -> npt.NDArray[Any]
 
 
 def shrinking(view: View) -> tuple[float, float]:
-    """Return the stored pixels per output pixel along the stored y and x axes; below 1 if the image is enlarged."""
+    """Return the stored pixels per output pixel along the stored y and x axes. Enlarging gives values below 1."""
     a, b, _, d, e, _ = view.matrix
     return 1 / math.hypot(b, e), 1 / math.hypot(a, d)
 
 
 def needed(view: View, steps: AxisAlignedSteps | None, height: int, width: int) -> tuple[int, int, int, int]:
-    """Return top, left, height and width of the part of the stored image that the view reads. The part may be empty."""
+    """Return (top, left, height, width) of the part of the stored image that the view reads. The part may be empty."""
     if steps is not None:
         return steps.rows.start, steps.columns.start, *steps.shape
     y, x = zip(*corners(view), strict=True)
@@ -142,7 +142,7 @@ def needed(view: View, steps: AxisAlignedSteps | None, height: int, width: int) 
 
 
 def corners(view: View) -> list[tuple[float, float]]:
-    """Return (y, x) in the stored image of the four outer corners of the output."""
+    """Return the positions (y, x) in the stored image that the four outer corners of the output show."""
     a, b, c, d, e, f = view.matrix
     determinant = a * e - b * d
     found = []
@@ -153,7 +153,7 @@ def corners(view: View) -> list[tuple[float, float]]:
 
 
 def inside(view: View, height: int, width: int) -> bool:
-    """Return True if the view shows nothing outside of the stored image."""
+    """Return True if the output shows only pixels of the stored image. False if it also shows pixels outside."""
     tolerance = _TOLERANCE_PX * max(1, height, width) + 0.5
     low, bottom, right = -tolerance, height - 1 + tolerance, width - 1 + tolerance
     return all(low <= y <= bottom and low <= x <= right for y, x in corners(view))

@@ -1,6 +1,6 @@
-"""Depth warp: depth through a view as a mean of valid pixels, and masks by nearest neighbor.
+"""Depth warp: warps depth by means of valid pixels, and masks by nearest neighbor.
 
-Missing pixels of depth and classes of masks are never mixed.
+A mean contains no missing pixel of depth, and classes of masks are never averaged.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _WEIGHT_TOLERANCE = 1e-6  # of half an area: OpenCV adds float32 weights in floa
 
 
 def nearest(array: Pixels, size: tuple[int, int]) -> Pixels:
-    """Return the array (H, W) resized to `size` (height, width) by nearest neighbor, with centers of pixels aligned."""
+    """Resize an array (H, W) to `size` (height, width) by nearest neighbor. Pixel centers of both sizes are aligned."""
     for axis in (0, 1):
         length = array.shape[axis]
         if length != size[axis]:
@@ -30,14 +30,14 @@ def nearest(array: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def nearest_affine(array: Pixels, view: View) -> Pixels:
-    """Warp a mask (H, W), uint8, uint16 or int32, by any matrix. Output pixels outside of the mask are 0."""
+    """Warp a mask (H, W) of uint8, uint16 or int32 by any matrix. Output pixels outside of the mask are 0."""
     size = (view.size[1], view.size[0])
     array = np.ascontiguousarray(array)
     return cv2.warpAffine(array, view.array, size, flags=cv2.INTER_NEAREST, borderMode=cv2.BORDER_CONSTANT)
 
 
 def resize(array: Pixels, size: tuple[int, int], *, invalid: float | None) -> Pixels:
-    """Resize depth (H, W) to `size` with unchanged dtype. Return the array itself if nothing changes."""
+    """Resize depth (H, W) to `size` (height, width) with unchanged dtype. Return `array` itself if nothing changes."""
     smaller = min(size[0], array.shape[0]), min(size[1], array.shape[1])
     if smaller != array.shape and array.size:
         array = _mean_of_valid(array, smaller, invalid=invalid)
@@ -45,7 +45,7 @@ def resize(array: Pixels, size: tuple[int, int], *, invalid: float | None) -> Pi
 
 
 def affine(array: Pixels, view: View, *, invalid: float | None) -> Pixels:
-    """Warp depth (H, W) by a matrix, bilinear over valid pixels; missing if less than half of the weight is valid."""
+    """Warp depth (H, W) by a matrix, as bilinear means of valid pixels. See `_weighted_mean` for missing pixels."""
     border = cv2.BORDER_REPLICATE if inside(view, *array.shape) else cv2.BORDER_CONSTANT
     shrink = shrinking(view)
     if view.antialias and max(shrink) > 1:
@@ -63,14 +63,14 @@ def affine(array: Pixels, view: View, *, invalid: float | None) -> Pixels:
 
 
 def missing(dtype: np.dtype[Any], invalid: float | None) -> Any:
-    """Return the value of a missing pixel: `invalid`; without it NaN, or 0 if the dtype has no NaN."""
+    """Return the value of a missing pixel: `invalid`. If that is None, return NaN, or 0 if the dtype has no NaN."""
     if invalid is None:
         return np.asarray(np.nan if dtype.kind == "f" else 0).astype(dtype)
     return _as_dtype(invalid, dtype)
 
 
 def is_valid(array: Pixels, invalid: float | None) -> npt.NDArray[np.bool_]:
-    """Return True for pixels with a measurement: finite values other than `invalid`."""
+    """Return a mask that is True for finite pixels other than `invalid`, which are measurements."""
     valid: npt.NDArray[np.bool_] = np.isfinite(array)
     if invalid is not None and np.isfinite(invalid):
         valid &= array != _as_dtype(invalid, array.dtype)
@@ -78,7 +78,7 @@ def is_valid(array: Pixels, invalid: float | None) -> npt.NDArray[np.bool_]:
 
 
 def _as_dtype(invalid: float, dtype: np.dtype[Any]) -> Any:
-    """Cast the value to a dtype; a value beyond its range, from a hostile manifest, becomes infinite."""
+    """Cast `invalid` to a dtype. It comes from a manifest, so it may be outside of the range of the dtype."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(invalid).astype(dtype)
 
@@ -96,7 +96,7 @@ def _mean_of_valid(array: Pixels, size: tuple[int, int], *, invalid: float | Non
 def _weighted_mean(
     array: Pixels, valid: npt.NDArray[np.bool_], resample: Callable[[Weights], Weights], *, invalid: float | None
 ) -> Pixels:
-    """Return the mean of valid pixels that `resample` combines, missing if less than half of the weight is valid."""
+    """Return means of valid pixels, weighted by `resample`. A mean with less than half valid weight is missing."""
     weight = resample(valid.astype(np.float64))
     enough = weight >= 0.5 - _WEIGHT_TOLERANCE
     mean = resample(np.where(valid, array, 0).astype(np.float64)) / np.where(enough, weight, 1)

@@ -1,9 +1,9 @@
-"""Image warp: warps images by one bilinear pass of OpenCV. Images that shrink are filtered before.
+"""Image warp: warps images by one bilinear pass of OpenCV, after a filter if images shrink.
 
-Bilinear interpolation reads four pixels, so that an image that shrinks shows aliasing. Pillow's antialiased bilinear
-filter is a triangle, s times as wide if the image shrinks by s. Its variance is s^2 / 6 px instead of 1 / 6 px. Here, a
-3-tap Gaussian adds the difference before the bilinear pass. The result is closer to Pillow's than an area mean, in half
-the time (docs/dev/benchmarks.md). Three taps can add less than 2 / 3, so from s = 2 on, an area mean is used.
+Bilinear interpolation reads four pixels, so an image that shrinks shows aliasing. Pillow's antialiased bilinear filter
+is a triangle, s times as wide if the image shrinks by s. Its variance is s^2 / 6 px instead of 1 / 6 px. This module
+adds the difference by a 3-tap Gaussian before the bilinear pass. The result is closer to Pillow's than an area mean, in
+half the time (docs/dev/benchmarks.md). Three taps can add less than 2 / 3, so from s = 2 on, an area mean is used.
 """
 
 import math
@@ -30,7 +30,7 @@ _widened_pixels, _upright_pixels = ThreadScratch(), ThreadScratch()  # each thre
 
 
 def warp(array: Pixels, view: View, steps: AxisAlignedSteps | None, *, prescaled: bool, out: Any) -> Pixels:
-    """Warp uint8 (H, W, C) as packer.geometry.warp.warp does. prescaled: True if a decoder has scaled it down."""
+    """Warp an image, uint8 (H, W, C), through a view. `prescaled` is True if the decoder has already scaled it down."""
     made = target((*view.size, array.shape[2]), array.dtype, out=out)
     flat = made[..., 0] if made.shape[2] == 1 else made  # OpenCV drops an axis of length 1
     if steps is None:
@@ -50,7 +50,7 @@ def warp(array: Pixels, view: View, steps: AxisAlignedSteps | None, *, prescaled
 def apply_steps(
     cut: Pixels, steps: AxisAlignedSteps, made: Pixels, *, antialias: bool, prescaled: bool = False
 ) -> None:
-    """Scale, transpose and flip the crop `cut`, and write it to `made`. prescaled: as in `warp`."""
+    """Scale, transpose and flip the crop `cut`, and write it to `made`. `prescaled` is that of `warp`."""
     if steps.shape != steps.size:
         if not steps.transpose:
             _resize(cut, made, antialias=antialias, prescaled=prescaled)
@@ -84,10 +84,10 @@ def _resize(cut: Pixels, made: Pixels, *, antialias: bool, prescaled: bool) -> N
 
 
 def widened(array: Pixels, shrink: tuple[float, float], variance: tuple[float, float]) -> Pixels:
-    """Filter uint8 (H, W) or (H, W, C) by the 3-tap Gaussian that antialiases a shrinking by (y, x), both below 2.
+    """Filter uint8 (H, W) or (H, W, C) by the 3-tap Gaussian for a shrinking by `shrink` (y, x), both below 2.
 
-    variance: (y, x) of an earlier filter of these pixels, which is subtracted. Returns the array itself if it needs no
-    filter. Otherwise, a result (H, W, C) is valid until the next call in this thread.
+    An earlier filter of the pixels with the `variance` (y, x) is taken into account. The result is `array` itself if it
+    needs no filter. Otherwise, a result (H, W, C) is valid until the next call in this thread.
     """
     down, across = ((by * by - 1) / 6 - have for by, have in zip(shrink, variance, strict=True))
     size = (3 if across > _LEAST_VARIANCE else 1, 3 if down > _LEAST_VARIANCE else 1)
@@ -103,7 +103,7 @@ def _variance(prescaled: bool) -> tuple[float, float]:
 
 
 def _sigma(variance: float) -> float:
-    """Return sigma of the Gaussian whose three samples, normalized to sum 1, have the variance `variance`."""
+    """Return the sigma of the 3-tap Gaussian, normalized to sum 1, that has the variance `variance`."""
     if variance <= _LEAST_VARIANCE:
         return 1.0
     neighbor = variance / 2
@@ -132,6 +132,6 @@ def _affine(array: Pixels, view: View, made: Pixels, *, prescaled: bool) -> None
 
 
 def copy_unless_same(made: Pixels, result: Any) -> None:
-    """Copy `result`, which OpenCV returned for dst=made, to `made` if OpenCV allocated other memory."""
+    """Copy `result` to `made` if they are different arrays. OpenCV may return new memory in spite of dst=made."""
     if result is not made:
         np.copyto(made, result.reshape(made.shape))

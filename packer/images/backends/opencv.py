@@ -1,4 +1,4 @@
-"""OpenCV backend: decodes all formats but JPEG, CMYK JPEGs, and any JPEG with decoder="opencv"."""
+"""OpenCV backend: decodes all formats except JPEG. It also decodes CMYK JPEGs, and any JPEG with decoder="opencv"."""
 
 import cv2
 import numpy as np
@@ -20,12 +20,12 @@ _STORED = cv2.IMREAD_UNCHANGED  # never rotates, keeps dtype and channels; BGR
 
 
 def color(buffer: Buffer, found: Header) -> Pixels:
-    """Decode to uint8 (H, W, 3), RGB: gray expanded, alpha dropped, palette and CMYK converted; raise DamagedImage."""
+    """Decode to uint8 (H, W, 3), RGB. Expand gray, drop alpha, convert palette and CMYK. Raises DamagedImage."""
     return _decode(_prepared(buffer, found), _RGB, found)
 
 
 def stored(buffer: Buffer, found: Header) -> Pixels:
-    """Decode to (H, W) or (H, W, C) in the stored dtype, colors in the order BGR; raise DamagedImage."""
+    """Decode to (H, W) or (H, W, C) in the dtype of the file, with colors in the order BGR. Raises DamagedImage."""
     pixels = _decode(_prepared(buffer, found), _STORED, found)
     if pixels.dtype != found.dtype:
         raise damaged(found.format, f"OpenCV gives {pixels.dtype}, the header has {found.dtype}")
@@ -35,7 +35,7 @@ def stored(buffer: Buffer, found: Header) -> Pixels:
 def indices(buffer: Buffer, found: Header) -> Pixels:
     """Return the palette indices of a PNG, BMP or TIFF, uint8 (H, W). Raises DamagedImage.
 
-    OpenCV returns colors only, so this function decodes a copy of the file whose header or palette is replaced.
+    OpenCV returns colors only. So this function decodes a copy of the file in which it replaces the header or palette.
     """
     if found.format in ("bmp", "tiff"):
         changed = bmp.with_indices(buffer) if found.format == "bmp" else tiff.with_indices(buffer)
@@ -45,7 +45,7 @@ def indices(buffer: Buffer, found: Header) -> Pixels:
 
 
 def decodes(buffer: Buffer) -> bool:
-    """Return True if OpenCV decodes the file without an error, which does not prove that the file is intact."""
+    """Return True if OpenCV decodes the file without an error. A damaged file may also give True."""
     return cv2.imdecode(np.frombuffer(buffer, np.uint8), _STORED) is not None
 
 

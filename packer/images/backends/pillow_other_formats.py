@@ -1,8 +1,8 @@
 """Pillow: decodes image formats that packer does not read, while files are packed with `--decode-with pillow`.
 
 A file with more than 8 bits per channel or more than one image is refused, so that decoding loses nothing. An image
-with an orientation (in HEIC, AVIF or EXIF) is rotated upright, because the pack does not store the orientation. Pillow
-never decodes formats that packer reads, and is used only on request.
+with an orientation (in HEIC, AVIF or EXIF) is rotated upright, because the pack does not store the orientation. Formats
+that packer reads are never decoded by Pillow.
 """
 
 import io
@@ -42,7 +42,7 @@ _J2K_START = b"\xff\x4f\xff\x51"  # SOC and SIZ, ISO/IEC 15444-1 A.5.1
 
 
 def is_readable(name: str) -> bool:
-    """Return True if this module decodes files with the suffix of a name."""
+    """Return True if this module decodes files with the suffix of this name."""
     return PurePosixPath(name).suffix.lower() in FORMATS
 
 
@@ -64,7 +64,7 @@ def decode(data: bytes, name: str, kind: str = "image") -> npt.NDArray[np.uint8]
         kind: image or mask.
 
     Raises:
-        DamagedImage: The file cannot be decoded, or bits, images, alpha or different channels of a mask would be lost.
+        DamagedImage: The file cannot be decoded. Or the result would lose bits, images, alpha or channels of a mask.
         MissingPackage: Pillow or pillow-heif is not installed.
     """
     format_name = FORMATS[PurePosixPath(name).suffix.lower()]
@@ -122,7 +122,7 @@ def _check(image: Any, data: bytes, format_name: str) -> None:
 
 
 def _bits(image: Any, data: bytes, format_name: str) -> int:
-    """Return the bits per channel that the file states; the pixels of Pillow always have 8."""
+    """Return the bits per channel according to the file, because Pillow reduces all pixels to 8 bits."""
     if format_name == "HEIF":
         return int(image.info.get("bit_depth", 8))
     if format_name == "AVIF":  # AV1 codec configuration, AV1-ISOBMFF 2.3.3: the third byte has high_bitdepth

@@ -9,7 +9,7 @@ from packer.images.headers._header_record import Buffer, Header, damaged
 
 
 class SimpleJPEG:
-    """JPEGLibrary of packer.images.backends.strict_jpeg that calls simplejpeg."""
+    """A JPEGLibrary (see packer.images.backends.strict_jpeg) that calls simplejpeg."""
 
     name = f"simplejpeg {simplejpeg.__version__}"
     binary = "simplejpeg"

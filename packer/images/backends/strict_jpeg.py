@@ -1,7 +1,7 @@
-"""Strict JPEG: decoding by libjpeg-turbo, with its warnings as errors.
+"""Strict JPEG: decodes with libjpeg-turbo, and treats its warnings as errors.
 
-The library is the system's, called through PyTurboJPEG, or else the library inside simplejpeg. Every warning of libjpeg
-is an error, with one exception. A file that lacks only its end marker is decoded with the marker added, as viewers do.
+PyTurboJPEG calls libjpeg-turbo of the system. If it does not work, simplejpeg is used, which contains a copy. One
+warning is not an error: a file that lacks only its end marker is decoded with an added marker, as viewers do.
 """
 
 import functools
@@ -31,7 +31,7 @@ _VERSION = re.compile(rb"libjpeg-turbo version (\d[\d.]*)")
 
 
 class RegionDecoder(Protocol):
-    """Decodes a region of a JPEG at full size, with filtered chroma. Raises the errors of JPEGLibrary."""
+    """Decodes a region of a JPEG at full size, with filtered chroma. Raises DamagedImage if libjpeg fails or warns."""
 
     def __call__(self, buffer: Buffer, pixels: npt.NDArray[np.uint8], *, size: tuple[int, int], corner: Corner) -> None:
         """Decode into C-contiguous uint8 (H, W, 3), RGB.
@@ -40,12 +40,12 @@ class RegionDecoder(Protocol):
             buffer: The file.
             pixels: Memory for the region.
             size: (height, width) of the complete image.
-            corner: (top, left) of the region, multiples of the sides of an MCU.
+            corner: (top, left) of the region in px. They must be multiples of the height and width of an MCU.
         """
 
 
 class JPEGLibrary(Protocol):
-    """One way to call libjpeg-turbo, shared by all threads. Raises DamagedImage if libjpeg fails or warns."""
+    """A package that calls libjpeg-turbo, shared by all threads. It raises DamagedImage if libjpeg fails or warns."""
 
     name: str  # package and version
     binary: str  # part of the path of the shared object that holds libjpeg-turbo
@@ -60,24 +60,24 @@ class JPEGLibrary(Protocol):
         fast_upsampling: bool = False,
         allow_trailing_data: bool = False,
     ) -> None:
-        """Decode into C-contiguous uint8 (H, W, 3) RGB, or (H, W, 1) gray; an error leaves a part of it written.
+        """Decode into `pixels`, C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray. An error leaves it partly written.
 
         Args:
             buffer: The file.
-            pixels: Memory for the image. Each side is the side of the file times eighths / 8, rounded up.
-            eighths: Scale, 1 to 8. Below 8, one side of the file must have at least 8 px: the library takes a size,
+            pixels: Memory for the image. Each side is that of the image in the file times eighths / 8, rounded up.
+            eighths: Scale, 1 to 8. Below 8, one side of the image must have at least 8 px: the library takes a size,
                 which is ambiguous for shorter sides.
-            fast_dct: Use JDCT_IFAST instead of JDCT_ISLOW. At scale 8/8, `fast_upsampling` is on too.
-            fast_upsampling: Enlarge chroma by copying samples, without a filter.
-            allow_trailing_data: Accept data between the last row and the end marker; see `is_trailing_data`.
+            fast_dct: True uses JDCT_IFAST and, at scale 8/8, `fast_upsampling`. False uses JDCT_ISLOW.
+            fast_upsampling: True enlarges chroma by copying samples. False uses a filter.
+            allow_trailing_data: True accepts data between the last row and the end marker. False raises DamagedImage.
         """
 
     @property
     def decode_region(self) -> "RegionDecoder | None":
-        """The function that decodes only a region and reads no data below it; None without libjpeg-turbo 3."""
+        """Decoder of a region, which reads no data below the region. None if the library is not libjpeg-turbo 3."""
 
     def check(self, buffer: Buffer, found: Header) -> None:
-        """Raise DamagedImage if and only if a full decode raises it.
+        """Raise DamagedImage if a full decode would raise it.
 
         All entropy-coded data is decoded, but the image only at 1/8 and in gray, which takes a third less time.
         """
@@ -85,7 +85,7 @@ class JPEGLibrary(Protocol):
 
 @functools.cache
 def library() -> JPEGLibrary:
-    """Return the first library that decodes a test image; raise MissingPackage if there is none."""
+    """Return the first library that decodes a test image. Raise MissingPackage if none does."""
     reasons = []
     for found in attempts():
         if not isinstance(found, str):
@@ -95,7 +95,7 @@ def library() -> JPEGLibrary:
 
 
 def attempts() -> Iterator[JPEGLibrary | str]:
-    """Yield the libraries in order of preference; for a library that does not work, the reason as text."""
+    """Yield each library in order of preference or, if it does not work, the reason as text."""
     for module, name in _CLASSES.items():
         try:
             found: JPEGLibrary = getattr(import_or_explain(module, "decoding JPEG"), name)()
@@ -108,7 +108,7 @@ def attempts() -> Iterator[JPEGLibrary | str]:
 
 
 def describe(found: JPEGLibrary) -> str:
-    """Return the package and the version of libjpeg-turbo, read from the shared object of this process."""
+    """Return the name and version of the package and, if its shared object contains it, the libjpeg-turbo version."""
     maps = Path("/proc/self/maps")
     paths = {line.split()[-1] for line in maps.read_text().splitlines()} if maps.exists() else set()
     for path in sorted(paths):
@@ -120,9 +120,9 @@ def describe(found: JPEGLibrary) -> str:
 
 
 def is_trailing_data(message: str) -> bool:
-    """Return True if libjpeg only warned of data between the last row and the end marker.
+    """Return True if the message warns only of data between the last row and the end marker.
 
-    message: the text of libjpeg's first warning (jerror.c). No other warning can follow this one.
+    `message` is the text of libjpeg's first warning (jerror.c). No other warning can follow this one.
     """
     return message.startswith("Corrupt JPEG data: ") and message.endswith(" extraneous bytes before marker 0xd9")
 
@@ -136,9 +136,9 @@ def decode(
     fast_dct: bool = False,
     fast_upsampling: bool = False,
 ) -> None:
-    """Decode into `pixels`, C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray; DamagedImage leaves zeros in it.
+    """Decode into `pixels`, C-contiguous uint8 (H, W, 3) RGB or (H, W, 1) gray. DamagedImage leaves zeros in it.
 
-    A file that lacks only its end marker is decoded with the marker. See `JPEGLibrary.decode` for the options.
+    A file that lacks only its end marker is decoded with an added marker. `JPEGLibrary.decode` describes the options.
     """
     use = library()
     try:
@@ -155,7 +155,7 @@ def decode(
 
 
 def check(buffer: Buffer, found: Header) -> Buffer:
-    """Raise DamagedImage if `decode` would; return the file, or a copy with the end marker that it lacks."""
+    """Return the file, with an added end marker if it lacks only this. Raise DamagedImage if `decode` raises it."""
     use = library()
     try:
         use.check(buffer, found)
@@ -168,8 +168,8 @@ def check(buffer: Buffer, found: Header) -> Buffer:
 
 
 def _may_lack_end(buffer: Buffer, found: Header) -> bool:
-    """Return True if the file may be decoded with an end marker; not if it ends with zeros.
+    """Return True if an end marker may be added to the file. False if it has one, or if it ends with zeros.
 
-    A file that was cut and filled (a hole after a crash) ends with zeros; entropy-coded data ends with ones.
+    A file that was cut and filled (a hole after a crash) ends with zeros. Entropy-coded data never ends with zeros.
     """
     return not has_end(buffer, found) and buffer[-2:] != b"\0\0"

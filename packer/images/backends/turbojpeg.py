@@ -1,8 +1,8 @@
 """TurboJPEG backend: JPEG by the system's libjpeg-turbo, which PyTurboJPEG 1.x finds.
 
 PyTurboJPEG finds and loads the library. Decoding calls the C functions of the library directly, which takes a quarter
-of the interpreter time of PyTurboJPEG's method. Each call creates its own libjpeg handle. A handle that is used again
-keeps the quantization and Huffman tables of the previous file, and would apply them to a file without tables.
+of the interpreter time of PyTurboJPEG's method. Each call creates its own libjpeg handle. A reused handle would keep
+the quantization and Huffman tables of the previous file, and apply them to a file without tables.
 
 Declarations: turbojpeg.h of libjpeg-turbo 1.4 to 3.1 (3-clause BSD). The functions `tj3...` exist in 3.0 to 3.1, and
 are looked up in the library that PyTurboJPEG 1.x has loaded.
@@ -43,8 +43,6 @@ _TJINIT_DECOMPRESS, _TJPARAM_JPEGWIDTH, _TJPARAM_JPEGHEIGHT = 1, 5, 6
 
 
 class _Region(ctypes.Structure):
-    """tjregion, in px of the image."""
-
     _fields_ = (("x", _INT), ("y", _INT), ("w", _INT), ("h", _INT))
 
 
@@ -68,13 +66,11 @@ _DECLARED_3 = {
 
 
 class _SymbolInfo(ctypes.Structure):
-    """Dl_info: the shared object that contains an address, its base, and the nearest symbol."""
-
     _fields_ = (("file", _TEXT), ("base", _POINTER), ("name", _TEXT), ("address", _POINTER))
 
 
 def _path_of(function: Any) -> str | None:
-    """Return the path of the shared object with a C function, by dladdr(3); None on systems without dladdr."""
+    """Return the path of the shared object that contains a C function. Return None on systems without dladdr(3)."""
     try:
         dladdr = ctypes.CDLL(None).dladdr
     except (AttributeError, OSError, TypeError):  # Windows has neither the function nor a library without a name
@@ -85,7 +81,7 @@ def _path_of(function: Any) -> str | None:
 
 
 def _functions_3(path: str | None) -> dict[str, Any]:
-    """Return the functions of libjpeg-turbo 3 in the library at `path`, by name; {} if the library is older."""
+    """Return name -> function for libjpeg-turbo 3 in the library at `path`. Return {} if the library is older."""
     if path is None:
         return {}
     library = ctypes.CDLL(path)  # the one that is loaded
@@ -96,7 +92,7 @@ def _functions_3(path: str | None) -> dict[str, Any]:
 
 
 def _functions(found: turbojpeg.TurboJPEG) -> dict[str, Any]:
-    """Return the functions of `_DECLARED`, by their C name, of the library that PyTurboJPEG has loaded.
+    """Return C name -> function for the functions of `_DECLARED` in the library that PyTurboJPEG has loaded.
 
     `found` contains them as attributes. A function that the library does not have is absent from the result.
     """
@@ -126,9 +122,9 @@ def _request(buffer: Buffer, pixels: npt.NDArray[np.uint8], fast_dct: bool, fast
 
 
 class PyTurboJPEG:
-    """JPEGLibrary of packer.images.backends.strict_jpeg that calls the library of PyTurboJPEG.
+    """A JPEGLibrary (see packer.images.backends.strict_jpeg) that calls the library of PyTurboJPEG.
 
-    Creating it raises RuntimeError or OSError if the library cannot be used.
+    The constructor raises RuntimeError or OSError if the library cannot be used.
     """
 
     name = f"PyTurboJPEG {turbojpeg.__version__}"
@@ -173,7 +169,6 @@ class PyTurboJPEG:
             raise damaged("jpeg", f"libjpeg-turbo finds {found[0]}x{found[1]} px, the header another size")
 
     def _size(self, handle: int, source: Any, size: int) -> tuple[int, int]:
-        """Return width and height, as the library parses them."""
         told = (_INT * 4)()
         at = ctypes.addressof(told)
         if self._read_header(handle, source, size, at, at + 4, at + 8, at + 12):
@@ -187,7 +182,7 @@ class PyTurboJPEG:
                 raise damaged("jpeg", message)
 
     def _message(self, handle: int) -> str:
-        """Return the library's message on its last failure or warning."""
+        """Return the library's message about its last failure or warning."""
         raw = self._error_of_thread() if self._error_of_handle is None else self._error_of_handle(handle)
         text: str = raw.decode()
         return text
@@ -206,7 +201,7 @@ class PyTurboJPEG:
 
 
 class _RegionDecoder:
-    """RegionDecoder of packer.images.backends.strict_jpeg that calls libjpeg-turbo 3."""
+    """A RegionDecoder (see packer.images.backends.strict_jpeg) that calls libjpeg-turbo 3."""
 
     def __init__(self, functions: dict[str, Any]) -> None:
         self._init = functions["tj3Init"]

@@ -13,7 +13,7 @@ class ImageFormat(NamedTuple):
     """One image format.
 
     Attributes:
-        starts: Possible first bytes; a file begins with one of them.
+        starts: Possible first bytes. Each file of the format begins with one of them.
         suffixes: File suffixes, the usual one first.
         header: Parses the header. Raises DamagedImage, struct.error or IndexError for a damaged header.
         check_end: Raises DamagedImage if the file is shorter than its header requires. None for JPEG.
@@ -43,15 +43,15 @@ _CUT = (struct.error, IndexError, OverflowError)  # OverflowError: an offset of 
 
 
 def sniff(buffer: Buffer, max_pixels: int = MAX_PIXELS) -> Header:
-    """Parse the header of an image file; decodes no pixel and loads no library.
+    """Parse the header of an image file, without decoding pixels and without a library.
 
     Args:
         buffer: The file.
-        max_pixels: Most pixels of the image.
+        max_pixels: Largest number of pixels that is accepted.
 
     Raises:
         DamagedImage: The format is unknown, the header is truncated or contradictory, or the image exceeds a limit.
-        OutOfMemory: The image has more than MAX_PIXELS pixels, and they do not fit into the free memory.
+        OutOfMemory: The image has more than MAX_PIXELS pixels, which do not fit into the free memory.
     """
     if len(buffer) == 0:
         raise DamagedImage("cannot decode: the file is empty; replace the file or leave it out")
@@ -70,13 +70,13 @@ def sniff(buffer: Buffer, max_pixels: int = MAX_PIXELS) -> Header:
 
 
 def file_suffixes(buffer: Buffer) -> tuple[str, ...]:
-    """Return the file suffixes that fit the first bytes, the usual one first; empty for an unknown format."""
+    """Return the suffixes of the format that has these first bytes, the usual one first. Return () if none has."""
     found = _format(buffer)
     return () if found is None else found.suffixes
 
 
 def check_end(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage if a file is shorter than its header, `found`, requires. Do nothing for a JPEG."""
+    """Raise DamagedImage if a file is shorter than its header `found` requires. A JPEG is not checked."""
     format_of = _format(buffer)
     if format_of is not None and format_of.check_end is not None:
         try:

@@ -1,4 +1,4 @@
-"""Header record: size, format and layout that an image file announces, and the limits for decoding it."""
+"""Header record: the size, format and layout of an image according to its file, and the limits for decoding it."""
 
 from typing import NamedTuple
 
@@ -17,14 +17,14 @@ MAX_SCAN_PIXELS = 3_000_000_000
 
 
 class Intervals(NamedTuple):
-    """Restart intervals of a JPEG of one scan that divide each row of MCUs equally.
+    """Restart intervals of a JPEG of one scan. Each row of MCUs consists of several intervals of equal size, or of one.
 
     Attributes:
         size: (height, width) of an interval in px.
-        mcus: MCUs in an interval.
-        rows: Intervals in the height of the image.
-        columns: Intervals in the width of the image.
-        table_at: Offset of a table of their lengths, or 0; see packer.images.restart_interval_table.
+        mcus: Number of MCUs in an interval.
+        rows: Number of intervals in the height of the image.
+        columns: Number of intervals in the width of the image.
+        table_at: Offset of the table of their lengths (packer.images.restart_interval_table); 0 without a table.
     """
 
     size: tuple[int, int]
@@ -35,12 +35,12 @@ class Intervals(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """The only scan of a JPEG. Parts of the image can be decoded.
+    """The only scan of a JPEG, of which parts can be decoded alone.
 
     Attributes:
         mcu: (height, width) of an MCU in px.
         size_at: Offset of height and width, big-endian uint16, in the frame header (SOF).
-        intervals: Its restart intervals, None without restart markers.
+        intervals: Its restart intervals. None if it has no restart markers.
     """
 
     mcu: tuple[int, int]
@@ -52,20 +52,21 @@ class Header(NamedTuple):
     """Header of an image file.
 
     Attributes:
-        format: jpeg, png, bmp, tiff, webp, pnm or npy, by the first bytes of the file.
+        format: jpeg, png, bmp, tiff, webp, pnm or npy, according to the first bytes of the file.
         height: Stored height in px, before any EXIF rotation.
         width: Stored width in px.
-        channels: Stored channels, with alpha; 3 for a palette of colors.
+        channels: Number of stored channels, including alpha; 3 for a palette of colors.
         dtype: NumPy name of a stored sample; uint8 for samples of 1, 2 and 4 bits.
-        orientation: EXIF value 1-8; 1 if it is absent or out of range.
-        lossy: True if the format is lossy. Encoding the image again as JPEG loses little more.
+        orientation: EXIF orientation, 1 to 8; 1 if it is absent or out of range.
+        lossy: True if the format is lossy. Another encoding as JPEG then loses little more.
         palette: True if samples are palette indices, except in a BMP with a gray palette.
-        bits: Bits of a stored sample.
+        bits: Number of bits of a stored sample.
         cmyk: True for a CMYK JPEG.
         progressive: True for a progressive JPEG.
-        scans: Scans of a JPEG.
-        data_at: Offset of a JPEG's first entropy-coded data, or of the samples in pnm and npy; 0 for other formats.
-        scan: The only scan of a JPEG, if parts of it can be decoded; None otherwise.
+        scans: Number of scans of a JPEG.
+        data_at: Offset of the first entropy-coded data of a JPEG, or of the samples in pnm and npy; 0 for other
+            formats.
+        scan: The only scan of a JPEG, if parts of it can be decoded alone; else None.
     """
 
     format: str
@@ -85,13 +86,13 @@ class Header(NamedTuple):
 
     @property
     def intervals(self) -> Intervals | None:
-        """Restart intervals of a JPEG, if it has them and parts of it can be decoded; None otherwise."""
+        """Restart intervals of a JPEG, if it has them and they can be decoded alone; else None."""
         return self.scan.intervals if self.scan is not None else None
 
     def check_limits(self, max_pixels: int = MAX_PIXELS) -> None:
         """Raise DamagedImage for an image without pixels, or with more pixels or bytes than the limits.
 
-        Raises OutOfMemory for an image of more than MAX_PIXELS pixels that do not fit into the free memory.
+        Raise OutOfMemory if an image has more than MAX_PIXELS pixels, and they do not fit into the free memory.
         """
         if self.height < 1 or self.width < 1:
             raise damaged(self.format, f"it announces {self.width}x{self.height} px, expected at least 1x1")
@@ -123,5 +124,5 @@ def _check_memory(needed: int) -> None:
 
 
 def damaged(form: str, cause: str) -> DamagedImage:
-    """Return the error for a damaged file of the format `form`; the caller adds the path to the message."""
+    """Return the error for a damaged file of the format `form`. Its message does not contain the path."""
     return DamagedImage(f"cannot decode {form.upper()}: {cause}; replace the file or leave it out")

@@ -1,4 +1,4 @@
-"""BMP headers and the size that follows from them.
+"""BMP: header, the size of the file that follows from it, and a palette that makes decoders return indices.
 
 Layout: Windows BITMAPFILEHEADER with BITMAPCOREHEADER (12 bytes) or BITMAPINFOHEADER (40 bytes and longer).
 """
@@ -14,7 +14,7 @@ _BITS = (1, 4, 8, 16, 24, 32)
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of a BMP file; raise DamagedImage or struct.error if it is damaged."""
+    """Parse the header of a BMP file. Raise DamagedImage or struct.error if it is damaged."""
     (size,) = struct.unpack_from("<I", buffer, 14)
     if size == 12:
         width, height, planes, bits = struct.unpack_from("<HHHH", buffer, 18)
@@ -36,7 +36,7 @@ def header(buffer: Buffer) -> Header:
 
 
 def _table(buffer: Buffer) -> tuple[int, int, int]:
-    """Return offset, entries and bytes per entry of the color table of an image of up to 8 bits."""
+    """Return the offset, the number of entries, and the bytes per entry of the color table. Images have up to 8 bits."""
     (size,) = struct.unpack_from("<I", buffer, 14)
     (bits,) = struct.unpack_from("<H", buffer, 24 if size == 12 else 28)
     colors = struct.unpack_from("<I", buffer, 46)[0] if size > 12 else 0
@@ -47,7 +47,7 @@ def _table(buffer: Buffer) -> tuple[int, int, int]:
 
 
 def with_indices(buffer: Buffer) -> Buffer:
-    """Return the file with a table of grays equal to their indices, so that a decoder returns indices."""
+    """Return a copy of the file with a palette of grays, so that a decoder returns the indices as gray values."""
     at, count, entry = _table(buffer)
     changed = bytearray(buffer)
     for part in range(3):
@@ -56,7 +56,7 @@ def with_indices(buffer: Buffer) -> Buffer:
 
 
 def check_end(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage if the file is shorter than its rows, each padded to 4 bytes."""
+    """Raise DamagedImage if the file is shorter than its rows, which are padded to a multiple of 4 bytes each."""
     (start,) = struct.unpack_from("<I", buffer, 10)
     (size,) = struct.unpack_from("<I", buffer, 14)
     (bits,) = struct.unpack_from("<H", buffer, 24 if size == 12 else 28)

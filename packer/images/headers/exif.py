@@ -1,4 +1,4 @@
-"""EXIF: the orientation tag of a TIFF block in JPEG APP1, PNG eXIf and WebP EXIF.
+"""EXIF: the tag of the orientation, in a TIFF block that JPEG (APP1), PNG (eXIf) and WebP (EXIF) contain.
 
 Layout: TIFF 6.0 section 2 (header and image file directory), EXIF 2.3 section 4.6.4, tag 0x0112.
 """
@@ -12,7 +12,7 @@ _SHORT = 3
 
 
 def orientation(buffer: Buffer, at: int, end: int) -> int:
-    """Return the value 1-8 in the TIFF block from `at` to `end`; 1 if it is absent, damaged or out of range."""
+    """Return the orientation, 1 to 8, in the TIFF block from `at` to `end`. Return 1 if it is absent or invalid."""
     mark = bytes(buffer[at : at + 2])
     if mark not in (b"II", b"MM"):
         return 1

@@ -1,4 +1,4 @@
-"""JPEG headers: segments up to the first scan; for files of several scans, all of them.
+"""JPEG headers: parses the segments up to the first scan. If a file has several scans, it checks all of them.
 
 Layout: ITU-T T.81 annex B (markers and segments); Adobe APP14 as in Adobe technical note 5116.
 """
@@ -38,9 +38,9 @@ _MCUS = {factors: (8 * max(f & 15 for f in factors), 8 * max(f >> 4 for f in fac
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of a JPEG file; raise DamagedImage, struct.error or IndexError if it is damaged.
+    """Parse the header of a JPEG file. Raise DamagedImage, struct.error or IndexError if it is damaged.
 
-    An error that libjpeg would skip with a warning is raised. One loop without a generator, because it is a hot path.
+    Errors that libjpeg skips with a warning are also raised. One loop without a generator, because it is a hot path.
     """
     frame = frame_at = 0
     orientation = 1
@@ -81,7 +81,7 @@ def _segment_length(buffer: Buffer, at: int) -> None:
 
 
 def _refuse(marker: int, at: int) -> None:
-    """Raise DamagedImage if `marker` must not precede the first scan; `at` is the offset after it."""
+    """Raise DamagedImage if `marker` must not precede the first scan. `at` is the offset after the marker."""
     if marker in (_SOI, _EOI):
         raise damaged("jpeg", f"found marker 0x{marker:02x} at byte {at - 2}, before any scan")
     if marker == _SOS:
@@ -122,7 +122,7 @@ def _assemble(buffer: Buffer, frame: int, at: int, *, orientation: int, noted: d
 
 
 def _scan(buffer: Buffer, noted: dict[int, int], sampling: bytes, *, size_at: int) -> Scan | None:
-    """Return the only scan of a JPEG; None if it has restart intervals and `_intervals` returns None for them."""
+    """Return the only scan of a JPEG, or None if it has restart intervals that `_intervals` does not accept."""
     mcu = _MCUS.get(sampling, (8, 8))
     if _DRI not in noted:
         return Scan(mcu, size_at)
@@ -132,9 +132,9 @@ def _scan(buffer: Buffer, noted: dict[int, int], sampling: bytes, *, size_at: in
 
 
 def _intervals(buffer: Buffer, noted: dict[int, int], mcu: tuple[int, int], size: tuple[int, int]) -> Intervals | None:
-    """Return the restart intervals of an image. noted: offset of the segment of each marker, by the marker.
+    """Return the restart intervals of an image. `noted` is a dict from each marker to the offset of its segment.
 
-    None if they do not divide each row of MCUs into equal parts, or if there is only one interval.
+    Return None if they do not divide each row of MCUs into equal parts, or if there is only one interval.
     """
     length, mcus = struct.unpack_from(">HH", buffer, noted[_DRI])
     rows, row_mcus = -(-size[0] // mcu[0]), -(-size[1] // mcu[1])
@@ -146,9 +146,9 @@ def _intervals(buffer: Buffer, noted: dict[int, int], mcu: tuple[int, int], size
 
 
 def _walk_scans(buffer: Buffer, scan: int, components: bytes, *, most: int) -> int:
-    """Count the scans; the segment of the first is at offset `scan`.
+    """Return the number of scans. The segment of the first one begins at offset `scan`.
 
-    Raises DamagedImage for more than `most` scans (each is a pass over the image), and for missing coefficients.
+    Raises DamagedImage for more than `most` scans, because each is a pass over the image, and for missing coefficients.
     Releases of libjpeg replace missing coefficients in different ways, without a warning.
     """
     missing = {component: [1] * 64 for component in components}  # missing low bits per coefficient
@@ -172,7 +172,7 @@ def _walk_scans(buffer: Buffer, scan: int, components: bytes, *, most: int) -> i
 
 
 def _note_scan(buffer: Buffer, at: int, missing: dict[int, list[int]]) -> None:
-    """Remove the bits that the scan at `at` codes from `missing`; do nothing for a truncated segment."""
+    """Remove the bits that the scan at offset `at` contains from `missing`. A truncated segment is ignored."""
     count = buffer[at + 2] if at + 2 < len(buffer) else 0
     tail = bytes(buffer[at + 3 + 2 * count : at + 6 + 2 * count])  # first and last coefficient, approximation
     if len(tail) < 3 or not tail[0] <= tail[1] <= 63:
@@ -183,7 +183,7 @@ def _note_scan(buffer: Buffer, at: int, missing: dict[int, list[int]]) -> None:
 
 
 def has_end(buffer: Buffer, found: Header) -> bool:
-    """Return True if an end marker follows the first scan, also if other data follows it.
+    """Return True if an end marker follows the first scan, even if other data follows the marker.
 
     Entropy-coded data cannot contain the marker, because a zero byte follows each byte FF in it.
     """

@@ -12,7 +12,7 @@ from packer.schema import Value
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of an npy file of (H, W), (H, W, 1), (H, W, 3) or (H, W, 4); raise DamagedImage."""
+    """Parse the header of an npy file of shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4). Raises DamagedImage."""
     found = _read(buffer)
     shape, name = found.shape, found.name
     if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (1, 3, 4)):
@@ -29,13 +29,13 @@ def _read(buffer: Buffer) -> NpyHeader:
 
 
 def check_end(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage unless the file has exactly the length that its header requires."""
+    """Raise DamagedImage if the file is shorter or longer than its header requires."""
     needed = found.data_at + found.height * found.width * found.channels * np.dtype(found.dtype).itemsize
     if len(buffer) != needed:
         raise damaged("npy", f"it has {len(buffer)} bytes, expected {needed}")
 
 
 def decode(buffer: Buffer, found: Header) -> np.ndarray[tuple[int, ...], np.dtype[Value]]:
-    """Return the array, (H, W) or (H, W, C), in native byte order; without a copy if the file has this order."""
+    """Return the array, (H, W) or (H, W, C), in native byte order. It is a copy only if the file has another order."""
     check_end(buffer, found)
     return _read(buffer).array(buffer).astype(found.dtype, copy=False)

@@ -1,4 +1,4 @@
-"""PNG: header, chunks, and changes to the file so that OpenCV returns stored samples.
+"""PNG: header, chunks, and a change of the file, after which OpenCV returns stored samples.
 
 Layout: PNG specification, third edition: section 5 (datastream, chunks, crc32), 11.2.1 (IHDR), 11.3.2.7 (eXIf),
 11.3.2.1 (acTL, frames of an animation).
@@ -21,7 +21,7 @@ _MAX_CHUNKS = 1_000_000  # 1 GiB in chunks of 8 KiB has 131 072
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of a PNG file; raise DamagedImage or struct.error if it is damaged."""
+    """Parse the header of a PNG file. Raise DamagedImage or struct.error if it is damaged."""
     length, name, width, height, bits, color, method, filters, lace = struct.unpack_from(">I4sIIBBBBB", buffer, 8)
     if name != b"IHDR" or length != 13 or bits not in _BITS.get(color, (8, 16)) or color not in _CHANNELS:
         raise damaged("png", f"its first chunk is {name!r} with color type {color}, {bits} bit, expected a valid IHDR")
@@ -46,7 +46,7 @@ def header(buffer: Buffer) -> Header:
 
 
 def chunks(buffer: Buffer) -> Iterator[tuple[bytes, int, int]]:
-    """Yield name, data offset and data length of each complete chunk, IEND included, where iteration ends."""
+    """Yield (name, data offset, data length) of each complete chunk, up to and including IEND."""
     at, end = 8, len(buffer)
     for _ in range(_MAX_CHUNKS):
         if at + 12 > end:
@@ -62,7 +62,7 @@ def chunks(buffer: Buffer) -> Iterator[tuple[bytes, int, int]]:
 
 
 def check_end(buffer: Buffer, _: Header) -> None:
-    """Raise DamagedImage unless the chunks contain IDAT and end with IEND."""
+    """Raise DamagedImage unless the file contains the chunk IDAT and ends with the chunk IEND."""
     names = [name for name, _, _ in chunks(buffer)]
     if names[-1] != b"IEND" or b"IDAT" not in names:
         raise damaged("png", f"it is cut: {len(names)} whole chunks of {len(buffer)} bytes do not lead to IEND")
@@ -81,10 +81,9 @@ def check_chunks(buffer: Buffer) -> None:
 def bare(buffer: Buffer, *, as_gray: bool = False) -> Buffer:
     """Return the file without chunks that do not define samples: profiles, EXIF, transparency.
 
-    libpng prints warnings about profiles, and OpenCV converts transparency to a channel.
-
-    as_gray: change the color type of a palette file to gray. A decoder then returns the indices, scaled to 0-255 if
-    they have fewer than 8 bits.
+    libpng prints warnings about profiles, and OpenCV converts transparency to a channel. If `as_gray` is True, the
+    color type of a palette file becomes gray. A decoder then returns the indices. Indices of fewer than 8 bits are
+    scaled to 0-255.
     """
     parts = [(name, at, length) for name, at, length in chunks(buffer)]
     wanted = [part for part in parts if part[0] in _NEEDED and not (as_gray and part[0] == b"PLTE")]

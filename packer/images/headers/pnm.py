@@ -20,7 +20,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of a PNM file; raise DamagedImage if it is damaged."""
+    """Parse the header of a PNM file. Raise DamagedImage if it is damaged."""
     form = buffer[1] - ord("0")
     head = bytes(buffer[:_LOOK_BYTES])
     match = (_BITMAP if form in (1, 4) else _SAMPLES).match(head)
@@ -43,7 +43,7 @@ def header(buffer: Buffer) -> Header:
 
 
 def check_end(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage if the file is shorter than its samples; text needs at least a digit and a gap each."""
+    """Raise DamagedImage if the file is too short for its samples. A sample as text has a digit and a gap at least."""
     row_bytes = (found.width * found.bits * found.channels + 7) // 8
     if buffer[1] == ord("1"):
         row_bytes = found.width
@@ -55,7 +55,7 @@ def check_end(buffer: Buffer, found: Header) -> None:
 
 
 def check_text(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage if samples as text have the wrong number or a value out of range."""
+    """Raise DamagedImage if the number of samples as text is wrong, or if a value is out of range."""
     if buffer[1] not in b"123":
         return
     count = _count_bits if buffer[1] == ord("1") else _count_samples
@@ -66,7 +66,7 @@ def check_text(buffer: Buffer, found: Header) -> None:
 
 
 def _blocks(buffer: Buffer, at: int) -> Iterator[bytes]:
-    """Yield the text from `at` on in blocks that end between two samples."""
+    """Yield the text from offset `at` in blocks. Each block ends between two samples."""
     while at < len(buffer):
         block = bytes(buffer[at : at + _BLOCK_BYTES])
         if at + len(block) < len(buffer):

@@ -1,4 +1,5 @@
-"""TIFF: parses the first directory, its strips and tiles, and resets tags, such as orientation, that OpenCV applies.
+"""TIFF: parses the first directory with its strips and tiles, and resets tags, such as orientation, that OpenCV
+applies.
 
 Layout: TIFF 6.0 section 2 (header, image file directory), section 8 (baseline tags); BigTIFF for 64 bit offsets.
 """
@@ -37,7 +38,7 @@ Directory = dict[int, tuple[str, int, int]]
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of the first image of a TIFF file; raise DamagedImage or struct.error if it is damaged."""
+    """Parse the header of the first image of a TIFF file. Raise DamagedImage or struct.error if it is damaged."""
     order, tags = directory(buffer)
 
     def first(tag: int, default: int) -> int:
@@ -73,7 +74,7 @@ def header(buffer: Buffer) -> Header:
 
 
 def _has_more_images(buffer: Buffer, order: str) -> bool:
-    """Return True if another image follows that is neither a smaller version of the first nor its mask."""
+    """Return True if a second image follows. A smaller version of the first one and its mask do not count."""
     offset, short, size, at = _form(buffer, order)
     (count,) = struct.unpack_from(order + short, buffer, at)
     (following,) = struct.unpack_from(order + offset, buffer, at + struct.calcsize(short) + count * size)
@@ -93,7 +94,7 @@ def _form(buffer: Buffer, order: str) -> tuple[str, str, int, int]:
 
 
 def directory(buffer: Buffer, place_of: int | None = None) -> tuple[str, Directory]:
-    """Return byte order ("<" or ">") and tags of the directory at offset `place_of`; None for the first directory.
+    """Return (byte order "<" or ">", tags) of the directory at offset `place_of`. None means the first directory.
 
     Raises DamagedImage if the directory or its values are not complete.
     """
@@ -120,7 +121,7 @@ def directory(buffer: Buffer, place_of: int | None = None) -> tuple[str, Directo
 
 
 def values(buffer: Buffer, order: str, entry: tuple[str, int, int] | None, *, limit: int = 0) -> tuple[int, ...]:
-    """Return the first `limit` values of a tag, all of them for 0; () if `entry` is None, for an absent tag."""
+    """Return the first `limit` values of a tag, or all of them if `limit` is 0. Return () if `entry` is None."""
     if entry is None:
         return ()
     code, number, where = entry
@@ -132,7 +133,7 @@ def values(buffer: Buffer, order: str, entry: tuple[str, int, int] | None, *, li
 
 
 def check_end(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage if strips or tiles are missing or extend beyond the end of the file."""
+    """Raise DamagedImage if strips or tiles are absent or extend beyond the end of the file."""
     order, tags = directory(buffer)
     offsets = values(buffer, order, tags.get(STRIP_OFFSETS) or tags.get(TILE_OFFSETS))
     sizes = values(buffer, order, tags.get(STRIP_BYTES) or tags.get(TILE_BYTES))
@@ -150,7 +151,7 @@ def check_end(buffer: Buffer, found: Header) -> None:
 
 
 def with_indices(buffer: Buffer) -> Buffer:
-    """Return the file of a palette image with a palette of grays equal to their indices."""
+    """Return a copy of a file with a palette of grays, so that a decoder returns the indices as gray values."""
     order, tags = directory(buffer)
     code, number, at = tags.get(_COLORS, ("", 0, 0))
     bits = values(buffer, order, tags.get(BITS), limit=1) or (1,)
@@ -162,7 +163,7 @@ def with_indices(buffer: Buffer) -> Buffer:
 
 
 def as_stored(buffer: Buffer) -> Buffer:
-    """Return the file with orientation 1 and without unassociated alpha, a copy if a tag changes.
+    """Return the file with orientation 1 and with associated alpha. It is a copy if a tag has another value.
 
     OpenCV always applies the orientation tag, and multiplies colors by unassociated alpha.
     """

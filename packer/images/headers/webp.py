@@ -1,4 +1,4 @@
-"""WebP headers.
+"""WebP: header, the size of the file that it states, and a shortened file for the strict check.
 
 Layout: WebP container specification (RIFF, VP8, VP8L, VP8X); RFC 6386 section 9.1 (VP8 frame); WebP lossless section 3.
 """
@@ -17,7 +17,7 @@ _ANIMATED, _ALPHA = 0x02, 0x10
 
 
 def header(buffer: Buffer) -> Header:
-    """Parse the header of a WebP file; raise DamagedImage or struct.error if it is damaged."""
+    """Parse the header of a WebP file. Raise DamagedImage or struct.error if it is damaged."""
     (size,) = struct.unpack_from("<I", buffer, 4)
     end, at, orientation, alpha = min(8 + size, len(buffer)), 12, 1, False
     image: Header | None = None
@@ -65,7 +65,7 @@ def check_end(buffer: Buffer, _: Header) -> None:
 
 
 def shortened(buffer: Buffer) -> bytes | None:
-    """Return the file without the last SPARE_BYTES of its image and all later data; None for a small image."""
+    """Return the file without the last SPARE_BYTES of its image and all data after the image. None for a small image."""
     (size,) = struct.unpack_from("<I", buffer, 4)
     at = 12
     while at + 8 <= min(8 + size, len(buffer)):
