@@ -110,7 +110,7 @@ class ItemDecoder:
         return self.sample_decoder.as_stored(index, self.sample_decoder.schema[name], record[name])
 
     def _stored(self, index: int, first: tuple[int, ...], shape: tuple[int, ...]) -> View | None:
-        """Return the view from source to stored pixels of an image of `shape`. The first image has the shape `first`."""
+        """Return the view from source to stored pixels of an image of this shape. `first` is the first image's."""
         view = None
         if self._matrices is not None:
             view = View(tuple(self._matrices[index].ravel().tolist()), (first[0], first[1]))

@@ -169,9 +169,7 @@ _MOST_BYTES_PER_PX = 2  # longer files contain other data, which is not worth a 
 
 
 class TopRows(NamedTuple):
-    """The upper rows of an image: their `height` in px of the full size, and the offset of the image's height in the
-    file.
-    """
+    """The upper rows of an image: their `height` in px of the full size, and the offset of the height in the file."""
 
     height: int
     size_at: int

@@ -66,7 +66,7 @@ def decoded_size(stream: Buffer, what: str, *, most: int) -> int:
 
 
 def _codes(window: npt.NDArray[np.int64], at: int, bits: int) -> npt.NDArray[np.int64]:
-    """Return the codes from bit `at` on. Codes after the next clear are wrong. `window` has 24 bits from each byte on."""
+    """Return the codes from bit `at` on, which are wrong after the next clear. `window` has 24 bits from each byte."""
     count = int(np.searchsorted(_ENDS, bits - at, side="right"))
     start, phase = at >> 3, at & 7
     codes: npt.NDArray[np.int64] = window[start:].take(_BYTES[phase][:count])
@@ -92,7 +92,7 @@ def _size(codes: npt.NDArray[np.int64], what: str) -> int:
 
 
 def _lengths(parents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the length of each code's string, then 0. `parents` has the position of the prefix, or a negative number."""
+    """Return the length of each code's string, then 0. `parents` are positions of prefixes, or negative numbers."""
     count = len(parents)
     lengths = np.ones(count + 1, np.int64)
     lengths[count] = 0  # parent of literals

@@ -1,4 +1,4 @@
-"""Planar 4:2:0: stores an image as a plane of luma and two planes of chroma at half the size, and warps it to RGB.
+"""Planar 4:2:0: images as a plane of luma and two planes of chroma at half the size, and their conversion to RGB.
 
 The samples follow JFIF 1.02: Y, Cb and Cr of ITU-R BT.601 in the full range 0-255. A chroma sample is the mean of 2x2
 pixels, and is centered between them. If a side is odd, the last sample is the mean of the remaining pixels.
@@ -104,8 +104,8 @@ def without_gray_chroma(planes: Planes) -> Planes:
 def jpeg_planes(buffer: Buffer, found: Header) -> Planes | None:
     """Return the exact planes of a JPEG, without filter or conversion. Return None if it is not YCbCr 4:2:0.
 
-    The header is changed to R, G and B, which libjpeg does not convert. libjpeg enlarges chroma by copying samples, and
-    this function keeps one of four copies. Raises DamagedImage.
+    The header declares R, G and B instead, so libjpeg does not convert. It enlarges chroma by copying samples, and one
+    of four copies is kept. Raises DamagedImage.
     """
     head = _head_as_rgb(buffer, found)
     if head is None:

@@ -178,7 +178,7 @@ def _fill_rows(buffer: Buffer, found: Header, rows: TopRows, region: Region, fas
 
 
 def _fill_from_whole(buffer: Buffer, found: Header, region: Region, fast_dct: bool) -> None:
-    """Decode the complete image and copy its part to `region`, because the part alone is damaged. Raises DamagedImage."""
+    """Decode the complete image and copy the part of `region`, which alone cannot be decoded. Raises DamagedImage."""
     whole = np.empty((*region.full, 3), np.uint8)
     strict_jpeg.decode(buffer, found, whole, eighths=region.eighths, fast_dct=fast_dct)
     height, width = region.pixels.shape[:2]

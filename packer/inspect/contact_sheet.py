@@ -1,4 +1,4 @@
-"""Contact sheet: chosen samples as tiles below a title and a legend, laid out as texts and images in rows and stacks.
+"""Contact sheet: shows chosen samples as tiles below a title and a legend. Rows and stacks contain texts and images.
 
 The legend explains each color. A tile contains the images of a sample side by side, the key, and the other values. The
 caption of an image is its field and its size, or the scale of a depth. png_sheet.py and html_sheet.py draw the layout.
@@ -36,7 +36,7 @@ class SheetRequest:
         seed: Seed to draw samples at random. None for evenly spread samples.
         width: Width of the box of one image, in px.
         most: Largest number of shapes to draw per field and sample, 0 for all.
-        zoom: True shows only the part of each sample that contains its grasps and boxes.
+        zoom: True shows only the part of an image that contains the shapes. False shows all of it.
     """
 
     count: int = 24
@@ -49,7 +49,7 @@ class SheetRequest:
 
 
 class Sheet(NamedTuple):
-    """The content of a sheet. box: (height, width) in px for an image. columns: images per tile. marks: the legend."""
+    """A sheet: its tiles, its legend `marks`, the `box` (height, width) in px of an image, and the images per tile."""
 
     title: str
     note: str
@@ -73,8 +73,8 @@ def choose(pack: Pack, *, count: int, keys: Sequence[str] = (), seed: int | None
         seed: Seed to draw a random sample of each range. None for the first sample of each range.
 
     Raises:
-        UnknownKey: If the pack does not have a key.
-        InvalidRequest: If the pack has no sample.
+        UnknownKey: A key is not in the pack.
+        InvalidRequest: The pack has no sample.
     """
     if keys:
         return [pack.index.index_of(key) for key in keys]
@@ -91,8 +91,7 @@ def choose(pack: Pack, *, count: int, keys: Sequence[str] = (), seed: int | None
 def make_sheet(pack: Path, request: SheetRequest, *, scratch: Path | None = None, threads: int = 1) -> Sheet:
     """Return the sheet of a pack in a folder or at a URL. From a URL, only parts with shown samples are read.
 
-    scratch: as in packer.copies.remote_pack, for a URL. Raises InvalidRequest, UnknownKey, CorruptPack; StoreError for
-    a URL.
+    `scratch` is that of packer.copies.remote_pack. Raises InvalidRequest, UnknownKey, CorruptPack, StoreError.
     """
     name = pack.name if isinstance(pack, URLPath) else pack.absolute().name
     with read_once(pack, scratch=scratch, in_order=False) as opened:
@@ -100,7 +99,7 @@ def make_sheet(pack: Path, request: SheetRequest, *, scratch: Path | None = None
 
 
 def sheet_of(pack: Pack, name: str, request: SheetRequest, *, threads: int = 1) -> Sheet:
-    """Return the sheet of an open pack. name: name of the pack, for the title. Raises as `make_sheet`."""
+    """Return the sheet of an open pack. The title contains `name`. Raises InvalidRequest, UnknownKey, CorruptPack."""
     tiler = Tiler(pack, request.fields, most=request.most, is_zoomed=request.zoom)
     indices = choose(pack, count=request.count, keys=request.keys, seed=request.seed)
     box = tiler.box(indices, request.width)
@@ -131,7 +130,7 @@ _RAMP_SHARE = 4  # of the width of an image
 
 @dataclass(frozen=True)
 class Text:
-    """A text of printable characters, on as many lines as it needs."""
+    """A text of printable characters. It may take several lines."""
 
     text: str
     style: Style
@@ -139,7 +138,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Image:
-    """An image uint8 (H, W, 3), RGB, in its own size. is_photo: True if it may be compressed with loss."""
+    """An image uint8 (H, W, 3), RGB, in its own size. If `is_photo` is True, lossy compression is allowed."""
 
     pixels: Pixels
     is_photo: bool = False
@@ -147,7 +146,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Row:
-    """Items side by side, on as many lines as they need. spread: True if the last one of a line is at its right end."""
+    """Items side by side, on as many lines as they need. With `spread`, the last item of a line is at its right end."""
 
     items: "tuple[Item, ...]"
     gap_px: int
@@ -166,7 +165,7 @@ Item = Text | Image | Row | Stack
 
 
 class Layout(NamedTuple):
-    """Title, legend, tiles, and the width of a tile in px."""
+    """The title, legend and tiles of a sheet, and the width of a tile in px."""
 
     title: Text
     legend: Row
@@ -175,7 +174,7 @@ class Layout(NamedTuple):
 
 
 def layout(sheet: Sheet) -> Layout:
-    """Return the layout of a sheet: title, legend and tiles."""
+    """Arrange the title, the legend and the tiles of a sheet, and return this layout."""
     width = max(1, sheet.columns) * (sheet.box[1] + _SEAM_PX) - _SEAM_PX
     marks = (*sheet.marks, *([Mark(sheet.note)] if sheet.note else []))
     legend = Row(tuple(map(_mark, marks)), 2 * _ITEM_GAP_PX)
@@ -228,7 +227,7 @@ def _scale(scale: Scale, width: int) -> Item:
 
 
 def range_texts(low: float, high: float, unit: str) -> tuple[str, str]:
-    """Return (low, high) as texts with the unit, with as many digits as distinguish the two numbers."""
+    """Return `low` and `high` as texts, with enough digits to distinguish them. The unit follows `high`."""
     if not unit and low == round(low) and high == round(high):
         return f"{low:.0f}", f"{high:.0f}"
     places = min(6, max(2, math.ceil(-math.log10(high - low)))) if high > low else 2

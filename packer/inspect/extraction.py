@@ -1,8 +1,8 @@
-"""Extraction: the original files of a pack, byte for byte if the bytes were kept.
+"""Extraction: writes the original files of a pack. A file is equal to the original if the pack contains its bytes.
 
-A value that was encoded again keeps the original stem and gets the suffix of its codec (`.png`, `.jpg`), or `.npy` for
-numbers. Images in a form that viewers cannot open are converted (`image_suffix` of the codec). All names are checked
-before the first file is written.
+A value that was encoded again gets the stem of the original file, and the suffix of its codec (`.png`, `.jpg`), or
+`.npy` for numbers. Images in a form that viewers cannot open are converted (`image_suffix` of the codec). All names are
+checked before the first file is written.
 """
 
 import os
@@ -45,13 +45,13 @@ class ExtractionSummary:
     """Counts and lists of the files of an extraction.
 
     Attributes:
-        files: Number of files written, exact + reencoded. bytes: total size of these files.
-        exact: Number of files with the original bytes. reencoded: Number of files with other bytes.
-        changed: Codec of each field whose files are not the original bytes.
-        unmoved: Fields with positions in px of the original images, if `convert` has resized or cropped the images.
-        unmoved_extras: Number of extras in a pack with resized or cropped images, whose positions may not fit.
+        files: Number of written files, exact + reencoded. `bytes` is their total size.
+        exact: Number of files with the original bytes. `reencoded` is the number of files with other bytes.
+        changed: Field -> codec, for fields whose files do not have the original bytes.
+        unmoved: Written fields with positions in px of the original images, although images were resized or cropped.
+        unmoved_extras: Number of extras that may contain such positions.
         skipped: (path, reason) of files that are not in the pack or were not requested.
-        damaged: A line per damaged sample that `skip_bad` skipped.
+        damaged: A line for each damaged value that `skip_bad` skipped.
         left_behind: Number of extras that were too large to be packed.
         numbered: Fields of masks whose original files had colors. The written files contain class numbers.
     """
@@ -85,16 +85,16 @@ def extract(
     Args:
         pack: Folder or URL of the pack.
         target: The new folder.
-        only_exact: True skips files that were encoded again.
+        only_exact: True skips files that were encoded again. False writes them.
         skip_bad: True skips damaged values. False raises an error for the first damaged value.
-        scratch: Folder for the parts of a pack at a URL, see packer.copies.remote_pack. None for the default.
+        scratch: Folder for the parts of a pack at a URL (packer.copies.remote_pack). None for the default.
         progress: Called with a packer.system.progress_callback.Progress after each sample, with the written bytes.
 
     Raises:
-        PackExists: If `target` exists.
-        InvalidRequest: If names are unsafe or collide; the error lists all.
-        CorruptPack, StorageError, StoreError: If the pack cannot be read or the files cannot be written.
-        Locked: If another process writes `target`.
+        PackExists: `target` exists.
+        InvalidRequest: Names are unsafe or collide. The error lists them.
+        CorruptPack, StorageError, StoreError: The pack cannot be read or the files cannot be written.
+        Locked: Another process writes `target`.
     """
     check_switches({"only_exact": only_exact, "skip_bad": skip_bad})
     folder, target = path_or_url(pack), path_or_url(target)
@@ -130,7 +130,7 @@ def _check_target(folder: Path, target: Path) -> None:
 
 
 class _Extraction:
-    """One extraction. `check_names` and `write` both compute the names, so that memory contains no list of files."""
+    """One extraction. `check_names` and `write` each compute the names, so no list of all files is in memory."""
 
     def __init__(self, pack: Pack, where: Path, *, only_exact: bool, skip_bad: bool) -> None:
         self._pack = pack
@@ -151,7 +151,6 @@ class _Extraction:
         self._damaged: list[str] = []
 
     def summary(self) -> ExtractionSummary:
-        """Return the counts and lists of the written files."""
         left = self._pack.manifest.source.get("left_behind")
         left_behind = left.get("files") if isinstance(left, dict) else 0
         return ExtractionSummary(
@@ -169,7 +168,7 @@ class _Extraction:
         )
 
     def check_names(self) -> None:
-        """Raise InvalidRequest, listing every name that is unsafe or collides with another."""
+        """Raise InvalidRequest for names that are unsafe or collide with another name. The error lists them."""
         seen = Collisions()
         problems: list[str] = []
         for index in range(len(self._pack)):
@@ -192,7 +191,7 @@ class _Extraction:
             )
 
     def write(self, tree: TreeWriter, progress: ProgressCounter) -> None:
-        """Write every file; raises CorruptPack unless damaged values are skipped."""
+        """Write every file. Damaged values are skipped if `skip_bad` is True. Otherwise they raise CorruptPack."""
         has_moved = False
         self._damaged.clear()  # `check_names` read the same samples
         for index in range(len(self._pack)):
@@ -220,7 +219,7 @@ class _Extraction:
             self._unmoved_extras += has_moved
 
     def _files(self, index: int) -> list[SourcePath]:
-        """Return the files to write for a sample. A mask in colors that is not in the pack becomes class numbers."""
+        """Return the files to write for a sample. A mask in colors whose file is not packed becomes class numbers."""
         try:
             origins = list(self._origins.of(index))
         except CorruptPack as error:
@@ -233,7 +232,7 @@ class _Extraction:
         return origins
 
     def _skip_damaged(self, error: CorruptPack) -> None:
-        """Add a damaged value to the summary if `skip_bad` is true. Otherwise raise its error."""
+        """Add a damaged value to the summary if `skip_bad` is True. Otherwise raise its error."""
         if not self._skip_bad:
             raise error
         self._damaged.append(str(error))
@@ -256,12 +255,12 @@ class _Extraction:
         self._reencoded += not origin.exact
 
     def _are_moved(self, index: int, written: Sequence[SourcePath]) -> bool:
-        """Return True if images of the sample were written, and `convert` has resized, cropped or rotated them."""
+        """Return True if images of the sample were written that `convert` resized, cropped or rotated."""
         has_images = any(origin.field is not None and origin.field.kind in PIXEL_KINDS for origin in written)
         return has_images and self._matrices is not None and self._matrices[index].ravel().tolist() != _IN_PLACE
 
     def _path(self, index: int, origin: SourcePath) -> str:
-        """Return the path for a file, with a suffix that fits its bytes. Reads the value if it was encoded again."""
+        """Return the path of a file, with a suffix that fits its bytes. This reads a value that was encoded again."""
         if origin.exact or origin.field is None:
             return origin.path
         with self._pack.record(index, (origin.name,)) as record:
@@ -276,13 +275,13 @@ class _Extraction:
         return f"{folder}{slash}{stem or name}{suffixes[0]}"
 
     def _suffixes(self, name: str, value: Buffer) -> tuple[str, ...]:
-        """Return the suffixes that fit a value. An empty tuple if the value is not a file."""
+        """Return the suffixes that fit a value, or an empty tuple if the value is not a file."""
         if name not in self._forms:
             self._forms[name] = self._pack.schema.stored_form(name)
         return self._forms[name].suffixes(value)
 
     def _is_drawn(self, origin: SourcePath) -> bool:
-        """Return True if `origin` is a mask of class numbers, which may replace its original file in colors."""
+        """Return True if `origin` is a mask of class numbers that may replace an original file in colors."""
         return any(mask.name == origin.name for mask in self._masks.values())
 
     def _codec(self, name: str) -> Codec:
@@ -291,7 +290,7 @@ class _Extraction:
         return self._codecs[name]
 
     def _content(self, index: int, origin: SourcePath, value: Buffer) -> Buffer:
-        """Return the bytes of the file to write for `value`, which does not have the original bytes."""
+        """Return the bytes of the file for `value`, if the original bytes are not in the pack."""
         codec = self._codec(origin.name)
         try:
             if codec.image_suffix is not None:
@@ -308,7 +307,7 @@ class _Extraction:
 
 
 def _masks_in_colors(pack: Pack) -> dict[str, Field]:
-    """Return a dict from each field of mask files in colors to the field with the class numbers of these masks."""
+    """Return a dict: field of mask files in colors -> field with the class numbers of these masks."""
     tables = asked_of_source(pack.manifest.options).get("mask_colors")
     names = [name for name in tables if name in pack.schema] if isinstance(tables, dict) else []
     return {f"{name}_file": pack.schema[name] for name in names if pack.schema[name].kind == "mask"}
@@ -319,7 +318,7 @@ def _has_positions(field: Field | None) -> bool:
 
 
 def _name_problems(where: str, path: str, seen: Collisions) -> list[str]:
-    """Return the reasons why a file cannot be written to `path`, or an empty list. where: place, for messages."""
+    """Return the reasons why a file cannot be written to `path`, or an empty list. Reasons begin with `where`."""
     try:
         components(path)
     except InvalidRequest as error:

@@ -29,13 +29,13 @@ JSON = dict[str, Any]
 
 
 class Lengths:
-    """Counts of whole numbers, with exact min, max, mean and median."""
+    """Counts of whole numbers, which give exact min, max, mean and median."""
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
 
     def result(self) -> JSON:
-        """Return a dict with min, median (the lower of two middle values), mean and max. Empty without a number."""
+        """Return a dict with min, median (the lower of two middle values), mean and max. Empty without numbers."""
         total = self.counts.total()
         if not total:
             return {}
@@ -47,14 +47,13 @@ class Lengths:
 
 
 class Totals:
-    """Sum, min, max and mean of whole numbers, exact, in memory that does not grow."""
+    """Exact sum, min, max and mean of whole numbers. Its memory does not grow with their count."""
 
     def __init__(self) -> None:
         self.count = self.total = self._most = 0
         self._least: int | None = None
 
     def add(self, number: int) -> None:
-        """Add one number."""
         self.count += 1
         self.total += number
         self._most = max(self._most, number)
@@ -103,7 +102,7 @@ class Moments:
         return Moments(count, mean, squares, min(self.least, other.least), max(self.most, other.most))
 
     def result(self) -> JSON:
-        """Return a dict with min, mean, std (of the population) and max. Empty without a number."""
+        """Return a dict with min, mean, std (of the population) and max. It is empty without numbers."""
         if not self.count:
             return {}
         deviation = math.sqrt(self.squares / self.count)
@@ -111,7 +110,7 @@ class Moments:
 
 
 def exact_mean_std(histogram: Iterable[int]) -> tuple[float, float]:
-    """Return (mean, standard deviation) of whole numbers, where histogram[v] is the count of v.
+    """Return (mean, standard deviation) of whole numbers. The number v occurs histogram[v] times.
 
     The computation uses whole numbers and rounds each result once.
     """
@@ -126,7 +125,7 @@ _MOST_BLOCK = 1 << 24  # px; calcHist counts in float32, which is exact up to he
 
 
 def histogram(image: npt.NDArray[np.unsignedinteger[Any]]) -> Counts:
-    """Return pixel counts by channel and value of an image (H, W, C): int64 (C, 256), or (C, 65536) for 16 bit."""
+    """Return the pixels per channel and value of an image (H, W, C): int64 (C, 256), or (C, 65536) for 16 bit."""
     channels, values = image.shape[2], 1 << 8 * image.itemsize
     found = np.zeros((channels, values), np.int64)
     flat: Any = np.ascontiguousarray(image).reshape(-1, 1, channels)
@@ -142,14 +141,14 @@ def _most_frequent(counts: Counter[Any]) -> list[tuple[Any, int]]:
 
 
 class Collector(ABC):
-    """Base class of the collectors of one field; see the docstring of the module."""
+    """Base class of the collectors, which compute the statistics of one field."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
 
     @abstractmethod
     def measure(self, value: Any, stored: StoredImage | None) -> Any:
-        """Return the contribution of a decoded value. stored: the encoded image, None for other values. Thread-safe."""
+        """Return the contribution of a decoded value. `stored` is its image before decoding, or None. Thread-safe."""
 
     @abstractmethod
     def add(self, measured: Any) -> None:
@@ -168,7 +167,7 @@ _MOST_LISTED = 256  # values of a mask of 16 bit
 
 
 class ImageSizeCollector(Collector):
-    """Sizes and modes (format, channels, dtype) of images. Subclasses also measure the pixels of one kind of image."""
+    """Sizes and modes (format, channels, dtype) of images. Each subclass adds statistics of the pixels of one kind."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -229,7 +228,7 @@ class ImageCollector(ImageSizeCollector):
 
 
 class MaskCollector(ImageSizeCollector):
-    """Number of pixels of each mask value. A mask of 16 bit may contain ids: only frequent values are listed."""
+    """Number of pixels of each mask value. A mask of 16 bit may contain ids, so only frequent values are listed."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -264,7 +263,7 @@ class MaskCollector(ImageSizeCollector):
 
 
 class DepthCollector(ImageSizeCollector):
-    """Range of the valid pixels, and the number of invalid ones: not finite, or the field's invalid value."""
+    """Range of the valid pixels, and the number of invalid pixels. These are not finite, or have the invalid value."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -340,7 +339,7 @@ class ShapeCollector(Collector):
 
 
 class RowClassCollector(Collector):
-    """Number of rows of each class, for class numbers of rows, such as the labels of boxes."""
+    """Number of rows of each class. The field contains a class number for each row, such as the label of each box."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -390,7 +389,7 @@ _COLLECTORS: dict[str, type[Collector]] = {
 
 
 def collector_of(field: Field) -> Collector | None:
-    """Return a collector for the values of a field. None if the values are in the index, like most numbers."""
+    """Return a collector for the values of a field, or None if the index contains its values, as for most numbers."""
     if field.of is not None and field.kind == "number" and field.classes is not None and not field.is_column:
         return RowClassCollector(field)
     return _COLLECTORS[field.kind](field) if field.kind in _COLLECTORS else None
@@ -400,7 +399,7 @@ def collector_of(field: Field) -> Collector | None:
 
 
 def number_statistics(field: Field, values: npt.NDArray[Any]) -> JSON:
-    """Return the statistics of a number column (n,): samples per class, or range and mean without classes."""
+    """Return the statistics of a number column (n,): samples per class, or without classes the range and mean."""
     if field.classes is not None and values.dtype.kind in "iu":
         return _counted_classes(field.classes, _class_counts(values, len(field.classes)))
     if not len(values):
@@ -414,7 +413,7 @@ def number_statistics(field: Field, values: npt.NDArray[Any]) -> JSON:
 
 
 def _class_counts(values: npt.NDArray[Any], classes: int) -> Counts:
-    """Return the number of values of each class, int64 (classes + 1,). The last element counts values of no class."""
+    """Return the number of values of each class, int64 (classes + 1,). The last element counts all other values."""
     inside = values[(values >= 0) & (values < classes)]
     counts = np.bincount(inside.astype(np.int64), minlength=classes + 1)
     counts[classes] = values.size - inside.size

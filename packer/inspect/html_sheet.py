@@ -1,4 +1,4 @@
-"""HTML sheet: a contact sheet as one page that contains its images as PNG and JPEG; no script.
+"""HTML sheet: a contact sheet as one page, without scripts. It contains its images as PNG and JPEG.
 
 Names and values of a pack may be hostile: each is printable and escaped, and appears between tags only, never in an
 attribute. A content security policy allows inline styles and images only.

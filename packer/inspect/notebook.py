@@ -1,4 +1,4 @@
-"""Notebook: samples of a pack as an image that displays itself, and a table of fields in HTML."""
+"""Notebook: drawings of samples that Jupyter displays, and a table of fields in HTML."""
 
 import base64
 import html
@@ -15,14 +15,14 @@ WIDTH_PX, SMALL_PX = 480, 160  # of one image: shown alone, and next to others
 
 
 class Drawing:
-    """A PNG image of samples with their labels. Jupyter displays it; `save` writes it to a file."""
+    """A PNG image of samples with their labels. Jupyter displays it, and `save` writes it to a file."""
 
     def __init__(self, title: str, png: bytes) -> None:
         self.title = title
         self.png = png
 
     def save(self, path: str | Path) -> None:
-        """Write the PNG file; raises StorageError."""
+        """Write the PNG file. Raises StorageError."""
         with failing(Path(path), "write"):
             Path(path).write_bytes(self.png)
 
@@ -34,20 +34,20 @@ class Drawing:
 
 
 def draw_samples(pack: Pack, name: str, keys: Sequence[str], *, width_px: int = WIDTH_PX) -> Drawing:
-    """Return a drawing of stored samples of an open pack. Raises UnknownKey, CorruptPack and StoreError.
+    """Return a drawing of samples of an open pack, as they are stored. Raises UnknownKey, CorruptPack and StoreError.
 
     Args:
         pack: The pack. Parts of a remote pack are downloaded into its cache.
         name: Name of the pack, for the title.
         keys: Keys of the samples.
-        width_px: Width of the box of one image.
+        width_px: Width in px of the box of one image.
     """
     sheet = sheet_of(pack, name, SheetRequest(keys=tuple(keys), width=width_px))
     return Drawing(sheet.title, draw_png(sheet))
 
 
 def html_table(title: str, rows: Sequence[tuple[str, ...]], drawing: Drawing | None) -> str:
-    """Return HTML with a title, a table (texts of the cells of each row) and a drawing or None. All text is escaped."""
+    """Return HTML: a title, a table with the texts in `rows`, and a drawing if there is one. All text is escaped."""
     lines = ("".join(f"<td>{_escaped(cell)}</td>" for cell in row) for row in rows)
     table = "".join(f"<tr>{line}</tr>" for line in lines)
     image = ""

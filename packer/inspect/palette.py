@@ -1,4 +1,4 @@
-"""Palette: eight colors that color-blind people can distinguish, their use on contact sheets, and the colors of depth.
+"""Palette: eight colors that color-blind people can distinguish, where contact sheets use them, and the depth colors.
 
 RGB, 0-255. Plots use the same eight colors: M. Okabe, K. Ito, "Color Universal Design", 2008.
 """
@@ -24,7 +24,7 @@ PURPLE: Color = (204, 121, 167)
 
 
 def as_hex(color: Color) -> str:
-    """Return `#rrggbb`, for CSS."""
+    """Return a color as `#rrggbb`, for CSS."""
     return "#{:02x}{:02x}{:02x}".format(*color)
 
 

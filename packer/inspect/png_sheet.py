@@ -1,4 +1,4 @@
-"""PNG sheet: a contact sheet as one image, drawn with OpenCV. Texts are in ASCII, other characters as escapes."""
+"""PNG sheet: a contact sheet as one image, drawn with OpenCV. Characters outside ASCII are drawn as escapes."""
 
 import math
 from bisect import bisect_right
@@ -22,7 +22,7 @@ _WANTED_RATIO = 1.5  # width to height
 
 
 class _Font(NamedTuple):
-    """A font face of OpenCV at one size. line_px: distance between lines."""
+    """A font face of OpenCV at one size. `line_px` is the distance between lines."""
 
     face: int
     scale: float
@@ -42,7 +42,7 @@ _FONTS: dict[Style, _Font] = {
 
 
 def draw_png(sheet: Sheet) -> bytes:
-    """Return the sheet as a PNG file; raises InvalidRequest if it would be too large."""
+    """Return the sheet as a PNG file. Raises InvalidRequest if the image would be too large."""
     page = layout(sheet)
     tiles = [_drawn(tile, page.tile_width_px) for tile in page.tiles]
     across = _across(len(tiles), page.tile_width_px, max(map(len, tiles)))
@@ -68,7 +68,7 @@ def draw_png(sheet: Sheet) -> bytes:
 
 
 def _across(count: int, width: int, height: int) -> int:
-    """Return the number of tiles in a row, for a sheet of about 3:2 with few empty positions."""
+    """Return the number of tiles in a row. It gives a sheet of about 3:2 with few empty positions."""
 
     def badness(across: int) -> float:
         rows = -(-count // across)
@@ -83,7 +83,7 @@ def _across(count: int, width: int, height: int) -> int:
 
 
 def _drawn(item: Item, room: int) -> Pixels:
-    """Draw an item at most `room` px wide."""
+    """Draw an item so that it is at most `room` px wide."""
     match item:
         case Image():
             return item.pixels
@@ -111,7 +111,7 @@ def _lines(row: Row, room: int) -> list[list[Pixels]]:
 
 
 def _line(row: Row, parts: Sequence[Pixels], room: int) -> Pixels:
-    """Put parts side by side: stacks at the top, texts and images centered vertically."""
+    """Put parts side by side: stacks at the top, texts and images in the vertical middle."""
     needed = sum(part.shape[1] + row.gap_px for part in parts) - row.gap_px
     canvas = _blank(max(map(len, parts)), room if row.spread else needed)
     x = 0
@@ -156,9 +156,9 @@ def _written(text: Text, room: int) -> Pixels:
 
 
 def broken(text: str, room: int, width: Callable[[str], int]) -> list[str]:
-    """Return a text as lines of at most `room` px, broken after a slash or a blank if possible.
+    """Return the lines of a text, each at most `room` px. Lines end after a slash or a blank if possible.
 
-    width: returns the width of a text in px.
+    `width` is a function that returns the width of a text in px.
     """
     lines: list[str] = []
     while width(text) > room and len(text) > 1:

@@ -12,7 +12,7 @@ _TITLE = 12  # characters of the first column
 
 
 def lines(result: JSON) -> Iterator[str]:
-    """Return the lines of a report on the statistics."""
+    """Yield the lines of a report on the statistics."""
     part = "" if result["measured"] == result["samples"] else f", {result['measured']} of them measured"
     yield f"{shortened(result['pack'])}: {result['samples']} samples{part}, format {result['format']}"
     if not result["measured"]:
@@ -29,7 +29,7 @@ def _shown_fields(result: JSON) -> list[tuple[str, JSON]]:
 
 
 def _rows(found: JSON) -> Iterator[tuple[str, str]]:
-    """Return (title, text) of each line about a field. found: statistics of the field."""
+    """Yield (title, text) for each line about a field with the statistics `found`."""
     if "sizes" in found:
         yield "size", _sizes(found["sizes"])
         yield "mode", _counts(found["modes"].items())
@@ -76,7 +76,7 @@ def _classes(found: JSON) -> Iterator[tuple[str, str]]:
 
 
 def _sizes(sizes: JSON) -> str:
-    """Return width x height if all images have one size, else both ranges and the most frequent sizes."""
+    """Return width x height if all images have one size, else the ranges of both and the most frequent sizes."""
     common = [(f"{size['width']}x{size['height']}", size["count"]) for size in sizes["common"]]
     if sizes["distinct"] == 1:
         return f"{common[0][0]} px, every sample"

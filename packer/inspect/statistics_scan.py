@@ -1,7 +1,7 @@
 """Statistics scan: reads every sample of a pack once, measures its fields, and finds duplicates.
 
-The index contains a crc32 of every value. Only values with equal crc32 are read again and compared by sha256. The same
-image in another format or with other metadata is not a duplicate.
+Duplicates are values with equal bytes. The index contains a crc32 of every value. Only values with equal crc32 are read
+again and compared by sha256. An image in two formats, or with two versions of metadata, is not a duplicate.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 
 def duplicates(pack: Pack, name: str, indices: npt.NDArray[np.int64]) -> list[list[int]]:
-    """Return groups of the samples `indices` with equal bytes in the field `name`. Raises CorruptRecord."""
+    """Return groups of samples whose values of the field `name` have equal bytes. Raises CorruptRecord."""
     sums = np.fromiter((pack.index.crc32(index, name) for index in indices.tolist()), np.uint32, len(indices))
     _, inverse, counts = np.unique(sums, return_inverse=True, return_counts=True)
     groups: dict[bytes, list[int]] = {}
@@ -38,7 +38,7 @@ _HASHED = ("image", "depth")  # equal masks are common
 
 
 class StatisticsScan:
-    """The statistics of a pack. result: all statistics as JSON."""
+    """The statistics of a pack, as JSON in `result`."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class StatisticsScan:
         threads: int = 1,
         progress: ProgressCallback | None = None,
     ) -> None:
-        """Read a pack.
+        """Read a pack and compute its statistics.
 
         Args:
             pack: Folder or URL of the pack.
             subset: Samples to measure, such as every tenth sample. The default is all samples.
-            scratch: For a pack at a URL, see packer.copies.remote_pack.
+            scratch: Folder for the parts of a pack at a URL (packer.copies.remote_pack). None for the default.
             threads: Number of threads.
             progress: Called after each sample, with the size of the stored values in bytes.
 
@@ -79,7 +79,7 @@ class StatisticsScan:
             self.result = self._result(pack)
 
     def _measure(self, index: int) -> tuple[dict[str, int], dict[str, Any]]:
-        """Return the stored bytes of each field of a sample, and the values of the collectors."""
+        """Return the stored bytes of each field of a sample, and the values that collectors have measured."""
         decoder = self._sample_decoder
         with self._pack.record(index, self._pack.schema.names) as record:
             sizes = {name: len(value) for name, value in record.items()}

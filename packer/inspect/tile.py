@@ -1,6 +1,6 @@
-"""Tile: the images of one sample with the labels drawn in, its key, and its other values as text.
+"""Tile: the images of one sample, on which its labels are drawn, its key, and its other values as text.
 
-A zoom shows the part of a sample that contains its grasps and boxes.
+With a zoom, images show only the part that contains the points and boxes of the sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,17 +47,18 @@ class ZoomBox(NamedTuple):
     right: float
 
     def slices(self, height: int, width: int) -> tuple[slice, slice]:
-        """Return (rows, columns) of the part in an image of that size, at least one px each."""
+        """Return (rows, columns) of the part in an image of `height` x `width` px, at least one px each."""
         return _pixels(self.top, self.bottom, height), _pixels(self.left, self.right, width)
 
 
 def zoom_box(shapes: Sequence[npt.NDArray[Any]], size: tuple[int, int], box: tuple[int, int]) -> ZoomBox | None:
-    """Return the part of an image that contains all shapes with a margin. None if no corner is inside the image.
+    """Return the part of an image that contains all shapes and a margin. None if no corner is inside the image.
 
     Args:
-        shapes: Points (..., 2) as x, y in px of an image; boxes as two corners.
+        shapes: Points (..., 2), x and y in px of the image. A box is two corners.
         size: (height, width) of the image.
-        box: (height, width) whose aspect ratio the part gets. At the edge of the image, the ratio may differ.
+        box: (height, width) with the aspect ratio for the part. At the edge of the image, the part may have another
+            ratio.
     """
     points = np.concatenate([shape.reshape(-1, 2).astype(np.float64) for shape in shapes] or [np.empty((0, 2))])
     whole = np.asarray(size[::-1], np.float64)
@@ -92,8 +93,8 @@ class Panel(NamedTuple):
 
     Attributes:
         name: Name of the field.
-        pixels: uint8 (h, w, 3), RGB, as large as fits into the box.
-        size: Stored (height, width).
+        pixels: uint8 (h, w, 3), RGB, in the largest size that fits into the box of an image.
+        size: (height, width) of the stored image in px.
         scale: Scale of the colors of a depth, None for other images.
     """
 
@@ -104,7 +105,7 @@ class Panel(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """One sample. panels: its images. items: (name, value) as text, not escaped. marks: entries of the legend."""
+    """One sample: its images `panels`, `items` (name, value) as text that is not escaped, and its legend `marks`."""
 
     key: str
     panels: tuple[Panel, ...]
@@ -116,11 +117,11 @@ class _Sample(NamedTuple):
     """A decoded sample. Each attribute is a dict by field.
 
     Attributes:
-        values: decoded values, cropped to the part that a zoom shows.
-        stored: the encoded images.
-        sizes: stored (height, width) of the images.
-        views: the view that fits each image into its box. An image without pixels has none.
-        missing: the share of invalid pixels of each depth.
+        values: Decoded values. With a zoom, images and shapes are cropped.
+        stored: Shapes and headers of the encoded images.
+        sizes: (height, width) of the stored images.
+        views: View that fits an image into its box. An image without pixels does not have one.
+        missing: Share of invalid pixels in each depth, 0 to 1.
     """
 
     values: dict[str, Any]
@@ -139,13 +140,14 @@ class Tiler:
         """Choose the fields of an open pack.
 
         Args:
-            fields: None for all that a tile can show.
-            most: shapes drawn of one field and sample, 0 for all.
-            is_zoomed: show the part of each sample that contains its labels.
+            pack: The pack.
+            fields: Names of the fields to show. None for all that a tile can show.
+            most: Largest number of shapes to draw per field and sample, 0 for all.
+            is_zoomed: True shows only the part of an image that contains the shapes. False shows all of it.
 
         Raises:
-            UnknownKey: for an unknown field.
-            InvalidRequest: for more than 8 images in a sample.
+            UnknownKey: The pack does not have a field.
+            InvalidRequest: A sample has more than 8 images.
         """
         names = [field.name for field in pack.schema if _is_shown(field)] if fields is None else list(fields)
         starts = [field.name for name in names if name in pack.schema and (field := pack.schema.starts_of(name))]
@@ -168,7 +170,7 @@ class Tiler:
         self._forms = shape_forms(self.sample_decoder.schema)
 
     def box(self, indices: Sequence[int], width: int) -> tuple[int, int]:
-        """Return (height, width) of the box of an image, with the median aspect ratio of the main images."""
+        """Return the (height, width) in px of each image. The aspect ratio is the median of the main images."""
         if not self._main:
             return 0, width
         ratios = []
@@ -180,7 +182,7 @@ class Tiler:
         return round(width * min(max(median(ratios), low), high)), width
 
     def tile(self, index: int, box: tuple[int, int]) -> Tile:
-        """Return the tile of one sample, with images that fit into `box` (height, width). Raises CorruptRecord."""
+        """Return the tile of one sample. Its images fit into `box` (height, width). Raises CorruptRecord."""
         sample = self._sample(index, box)
         panels = {name: self._panel(self.sample_decoder.schema[name], sample) for name in self.columns}
         mask_entries = self._draw_mask(panels, sample)
@@ -221,7 +223,7 @@ class Tiler:
     def _zoomed(
         self, values: dict[str, Any], sizes: dict[str, tuple[int, int]], box: tuple[int, int]
     ) -> dict[str, Any]:
-        """Crop images, and labels in px of the first image, to the part that contains all labels."""
+        """Return images and shapes, cropped to the part that contains all shapes, by field. Empty without shapes."""
         first = sizes[self._images[0]]
         part = zoom_box([values[name] for name in self._forms], first, box)
         if part is None:
@@ -294,12 +296,12 @@ def _is_shown(field: Field) -> bool:
 
 
 def _names_rows(field: Field) -> bool:
-    """Return True if a value contains a class for each row of another field, such as for each box."""
+    """Return True if a value of the field contains a class for each row of another field, such as for each box."""
     return field.kind == "number" and field.of is not None and field.classes is not None and field.has_rows
 
 
 def shape_forms(schema: Schema) -> dict[str, tuple[Form, int]]:
-    """Return field -> (form, rank among the fields of this form), for all fields of points and boxes."""
+    """Return field -> (form, number of previous fields of this form), for all fields of points and boxes."""
     forms: dict[str, tuple[Form, int]] = {}
     for field in schema:
         if field.kind in _SHAPES:
@@ -318,9 +320,9 @@ def _form(field: Field, *, has_starts: bool) -> Form:
 
 
 def shape_corners(schema: Schema, name: str, values: Mapping[str, Any]) -> list[npt.NDArray[np.float64]]:
-    """Return the corners (P, 2) of each shape of a field, in px, where (0, 0) is the corner of the first pixel.
+    """Return the corners (P, 2) of each shape of a field, in px. (0, 0) is the corner of the first pixel.
 
-    values: the decoded values of a sample, by field.
+    `values` contains the decoded values of a sample, by field.
     """
     field, starts = schema[name], schema.starts_of(name)
     form = _form(field, has_starts=starts is not None)
@@ -344,7 +346,7 @@ def _size(value: npt.NDArray[Any]) -> tuple[int, int]:
 def value_text(field: Field, value: Any, counts: ShapeCounts | None = None) -> str:
     """Return a text for a value that is not an image, such as a class name, or the number of shapes.
 
-    counts: the numbers of shapes and of drawn shapes. None to count `value`.
+    `counts` contains the number of all shapes and of drawn shapes. For None, the text contains the length of `value`.
     """
     if field.kind in _SHAPES:
         return str(len(value)) if counts is None else _count_text(counts)
@@ -365,7 +367,7 @@ def _class_name(field: Field, value: int) -> str:
 
 
 def _class_counts(field: Field, values: npt.NDArray[Any]) -> str:
-    """Return the classes of rows with the number of rows of each class: `dog 2, cat`."""
+    """Return the classes in `values`, each with its number of rows if it has several: `dog 2, cat`."""
     found, counts = np.unique(values, return_counts=True)
     pairs = zip(found.tolist(), counts.tolist(), strict=True)
     texts = [_class_name(field, value) + (f" {count}" if count > 1 else "") for value, count in pairs]
@@ -378,5 +380,5 @@ def _count_text(counts: ShapeCounts) -> str:
 
 
 def share_text(share: float) -> str:
-    """Return a share (0 to 1) as a percentage. A share above 0 is never shown as 0."""
+    """Return a share (0 to 1) as a percentage. A small share above 0 is shown as <0.1%."""
     return f"{share:.1%}" if share >= 0.0005 or not share else "<0.1%"

@@ -1,11 +1,12 @@
-"""Value drawing: an image, a depth, a mask and labels of a sample as RGB arrays, and the legend entries for them.
+"""Value drawing: draws images, depth, masks and labels of a sample as RGB arrays, and returns the legend entries.
 
 Depth has the colors of viridis, whose lightness grows evenly with the value (S. van der Walt, N. Smith, "A better
-default colormap for matplotlib", SciPy 2015). They span the 1st to the 99th percentile of the valid pixels, so that one
-wrong pixel does not remove the contrast. Pixels without depth are hatched.
+default colormap for matplotlib", SciPy 2015). The colors span the 1st to the 99th percentile of the valid pixels, so
+one wrong pixel does not remove the contrast. Invalid pixels are hatched.
 
 A grasp rectangle has the corners p0 to p3. The sides p0 p1 and p2 p3 are the opening of the gripper, the others its
-jaws. Both have a color, and long jaws are thick. Later fields of grasps have thin lines.
+jaws. Opening and jaws have two colors. Jaws have thicker lines if they are long. All fields of grasps after the first
+have thin lines.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ Mask = npt.NDArray[np.uint8] | npt.NDArray[np.int32]  # of 8 or of 16 bit, as de
 
 
 class Mark(NamedTuple):
-    """One entry of a legend. form: shape of the color, "" for text only. thickness: of a line, in px."""
+    """One entry of a legend: text, and a color in a `form` ("" for text only). `thickness` is that of a line in px."""
 
     text: str
     form: Literal["line", "fill", "hatch", ""] = ""
@@ -39,21 +40,21 @@ class Mark(NamedTuple):
 
 
 def png_bytes(pixels: Pixels, *, level: int = 9) -> bytes:
-    """Encode uint8 (H, W, 3) or (H, W, 4), RGB or RGBA, as a PNG file; InvalidRequest if OpenCV cannot encode the size.
+    """Encode uint8 (H, W, 3) or (H, W, 4), RGB or RGBA, as a PNG file. InvalidRequest if the size is too large.
 
-    level: of the compression, 0 to 9. Level 1 is ten times as fast as 9.
+    `level` is the compression, 0 to 9. Level 1 is ten times as fast as 9.
     """
     filtered = cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_FILTERED
     return _encoded(pixels, ".png", (cv2.IMWRITE_PNG_COMPRESSION, level, *filtered))
 
 
 def jpeg_bytes(pixels: Pixels) -> bytes:
-    """Encode uint8 (H, W, 3), RGB, as a JPEG file of quality 92; raises InvalidRequest as `png_bytes`."""
+    """Encode uint8 (H, W, 3), RGB, as a JPEG file of quality 92. Raises InvalidRequest if the size is too large."""
     return _encoded(pixels, ".jpg", (cv2.IMWRITE_JPEG_QUALITY, 92))
 
 
 def bmp_bytes(pixels: Pixels) -> bytes:
-    """Encode uint8 (H, W, 3), RGB, as a BMP file, ten times as fast as PNG; raises InvalidRequest as `png_bytes`."""
+    """Encode uint8 (H, W, 3), RGB, as a BMP file, ten times as fast as PNG. InvalidRequest if the size is too large."""
     return _encoded(pixels, ".bmp", ())
 
 
@@ -82,7 +83,7 @@ def placing(height: int, width: int, box: tuple[int, int]) -> View:
 
 
 def fit(array: npt.NDArray[Any], view: View, kind: str, *, invalid: float | None = None) -> npt.NDArray[Any]:
-    """Return an array warped by a view of `placing`, with unchanged dtype. Pixels of a tiny image become squares."""
+    """Return an array warped by a view of `placing`, in the same dtype. Pixels of a tiny image become squares."""
     height, width = array.shape[:2]
     factor = view.size[0] // height
     if factor >= _TINY and view.size == (height * factor, width * factor):
@@ -94,7 +95,7 @@ def fit(array: npt.NDArray[Any], view: View, kind: str, *, invalid: float | None
 
 
 class Scale(NamedTuple):
-    """The depths that have the first and the last color; None if no pixel is valid. unit: "m", or "" if unknown."""
+    """The depths with the first and the last color, or None if no pixel is valid. `unit` is "m", or "" if unknown."""
 
     low: float | None
     high: float | None
@@ -102,7 +103,7 @@ class Scale(NamedTuple):
 
 
 def scale_of(depth: npt.NDArray[Any], invalid: float | None, unit: str = "") -> Scale:
-    """Return the scale for a depth (H, W): the 1st and 99th percentile of pixels that are finite and not `invalid`."""
+    """Return the scale of a depth (H, W): the 1st and 99th percentile of pixels that are finite and not `invalid`."""
     values = depth[is_valid(depth, invalid)]
     if not values.size:
         return Scale(None, None, unit)
@@ -135,7 +136,7 @@ def hatch(height: int, width: int) -> Pixels:
 
 
 def overlaid(pixels: Pixels, mask: Mask) -> Pixels:
-    """Return an image with a mask drawn over it. Value 0 is clear. Other values have a color and an outline."""
+    """Return an image with a mask drawn over it. Value 0 is transparent. Other values have a color and an outline."""
     colors, opacity = mask_colors(mask)
     weight = np.where(_outline(mask) & (opacity == 1), 1.0, _OPACITY * opacity)[..., None]
     mixed: npt.NDArray[np.float64] = np.rint(pixels * (1 - weight) + colors * weight)
@@ -149,7 +150,7 @@ def colored_mask(mask: Mask) -> Pixels:
 
 
 def _outline(mask: Mask) -> npt.NDArray[np.bool_]:
-    """Return the pixels that have a neighbor above, below, left or right with another value."""
+    """Return a mask of the pixels whose neighbor above, below, left or right has another value."""
     found = np.zeros(mask.shape, bool)
     down, right = mask[1:] != mask[:-1], mask[:, 1:] != mask[:, :-1]
     found[1:] |= down
@@ -160,7 +161,7 @@ def _outline(mask: Mask) -> npt.NDArray[np.bool_]:
 
 
 def mask_colors(mask: Mask) -> tuple[Pixels, npt.NDArray[np.float64]]:
-    """Return (color of each pixel, uint8 (H, W, 3); opacity of each pixel, 0 to 1, float64 (H, W)).
+    """Return the color, uint8 (H, W, 3), and the opacity, float64 (H, W) from 0 to 1, of each pixel of a mask.
 
     In a mask of 8 bit with many values, value / 255 is the opacity of one color. Otherwise each value has a color.
     """
@@ -175,7 +176,7 @@ def mask_colors(mask: Mask) -> tuple[Pixels, npt.NDArray[np.float64]]:
 def _value_colors(mask: Mask, values: list[int]) -> list[Color]:
     """Return the color of each value that a mask contains.
 
-    In a mask of 8 bit, 255 has the color of ignored pixels (VOC's void). If all other values are 0, it is an object.
+    In a mask of 8 bit, 255 has the color of ignored pixels (void in VOC). If all others are 0, 255 is an object.
     """
     colors = {value: class_color(value) if value else (0, 0, 0) for value in values}
     if 255 in colors and mask.dtype == np.uint8:
@@ -187,9 +188,9 @@ _MARKED_VALUES = 6  # of one mask
 
 
 def mask_marks(name: str, mask: Mask) -> list[Mark]:
-    """Return the legend of the mask field `name`: an entry per value.
+    """Return the legend entries of the mask field `name`, one for each value.
 
-    A mask of 0 and 255, a mask of opacities, and a mask with too many values for a legend have one entry.
+    There is only one entry if values are 0 and 255, if they are opacities, or if there are too many.
     """
     values = [value for value in np.unique(mask).tolist() if value]
     if len(values) > _MARKED_VALUES and mask.dtype != np.uint8:
@@ -212,7 +213,7 @@ _DOT_PX = 2
 
 
 class ShapeCounts(NamedTuple):
-    """Numbers of shapes of one field: all shapes, drawn shapes, and impossible shapes (not finite or far outside)."""
+    """Numbers of all shapes of one field, of drawn shapes, and of impossible shapes (not finite or far outside)."""
 
     total: int
     drawn: int
@@ -223,9 +224,9 @@ def draw_shapes(pixels: Pixels, shapes: Sequence[npt.NDArray[Any]], *, form: For
     """Draw the shapes of one field into `pixels`, uint8 (H, W, 3), and return their numbers.
 
     Args:
-        shapes: Corners of each shape, (P, 2) in px of `pixels`: 4 of a grasp or a box, 1 of a point.
-        rank: Position of this field among the fields of the same form. It determines the colors.
-        most: Largest number of shapes to draw, spread evenly; 0 for all.
+        shapes: Corners of each shape, (P, 2) in px of `pixels`: 4 for a grasp or a box, 1 for a point.
+        rank: Number of previous fields of the same form. It determines the colors.
+        most: Largest number of shapes to draw, spread evenly over `shapes`. 0 draws all.
     """
     kept = [shape for shape in shapes if len(shape) and np.abs(shape).max() <= _FARTHEST_PX]  # false for NaN
     count = min(most, len(kept)) if most else len(kept)
@@ -242,7 +243,7 @@ def draw_shapes(pixels: Pixels, shapes: Sequence[npt.NDArray[Any]], *, form: For
 
 
 def shape_marks(name: str, form: Form, rank: int) -> list[Mark]:
-    """Return the legend entries of a field of shapes. rank: as in `draw_shapes`."""
+    """Return the legend entries of a field of shapes. `rank` is that of `draw_shapes`."""
     color, *jaws = shape_colors(form, rank)
     if jaws:
         return [Mark(f"{name}: opening", "line", color, _OPENING_PX), Mark(f"{name}: jaw", "line", jaws[0], _JAW_PX)]
@@ -252,7 +253,7 @@ def shape_marks(name: str, form: Form, rank: int) -> list[Mark]:
 
 
 def shape_colors(form: Form, rank: int) -> tuple[Color, ...]:
-    """Return the colors of the shapes of a field: one, or two for grasps (opening, jaws). rank: as in `draw_shapes`."""
+    """Return the color of the shapes of a field, or two for grasps (opening, jaws). `rank` is that of `draw_shapes`."""
     return SHAPES[form][rank % len(SHAPES[form])]
 
 

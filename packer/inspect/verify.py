@@ -1,4 +1,4 @@
-"""Verification: compares a pack with its manifest and with the original data."""
+"""Verification: compares a pack with its manifest and, on request, with the original data."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ class Verification:
 
     Attributes:
         problems: One line per problem. Empty for a pack without problems.
-        worst: For each lossy field, the value that differs most from the original data.
-        not_compared: For each field without a compared value, the reason.
+        worst: Lossy field -> description of the value that differs most from the original data.
+        not_compared: Field whose values were not compared with the original data -> the reason.
     """
 
     problems: Sequence[str]
@@ -48,7 +48,7 @@ def verify(
         subset: "N/M" for every M-th part and sample, starting at the N-th. None for all. Not for "quick".
         expect: "sha256:HEX", the digest of packer.json. Another digest is a problem. None for no check.
         source: The original data to compare a pack in a folder with. None for no comparison.
-        on_problem: Called with each problem immediately.
+        on_problem: Called with each problem as soon as it is found.
 
     Raises:
         InvalidRequest: `pack` is not a pack, or has a newer version or an unknown format. Level "full", `subset` and

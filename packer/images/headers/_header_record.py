@@ -35,7 +35,7 @@ class Intervals(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """The only scan of a JPEG, of which parts can be decoded alone.
+    """The only scan of a JPEG. Parts of it can be decoded alone.
 
     Attributes:
         mcu: (height, width) of an MCU in px.
@@ -64,8 +64,7 @@ class Header(NamedTuple):
         cmyk: True for a CMYK JPEG.
         progressive: True for a progressive JPEG.
         scans: Number of scans of a JPEG.
-        data_at: Offset of the first entropy-coded data of a JPEG, or of the samples in pnm and npy; 0 for other
-            formats.
+        data_at: Offset of a JPEG's first entropy-coded data, or of the samples in pnm and npy; 0 for other formats.
         scan: The only scan of a JPEG, if parts of it can be decoded alone; else None.
     """
 

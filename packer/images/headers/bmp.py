@@ -36,7 +36,7 @@ def header(buffer: Buffer) -> Header:
 
 
 def _table(buffer: Buffer) -> tuple[int, int, int]:
-    """Return the offset, the number of entries, and the bytes per entry of the color table. Images have up to 8 bits."""
+    """Return the offset, the number of entries, and the bytes per entry of a color table for up to 8 bits."""
     (size,) = struct.unpack_from("<I", buffer, 14)
     (bits,) = struct.unpack_from("<H", buffer, 24 if size == 12 else 28)
     colors = struct.unpack_from("<I", buffer, 46)[0] if size > 12 else 0

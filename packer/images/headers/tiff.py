@@ -1,5 +1,4 @@
-"""TIFF: parses the first directory with its strips and tiles, and resets tags, such as orientation, that OpenCV
-applies.
+"""TIFF: parses the first directory with its strips and tiles, and resets tags that OpenCV applies, such as orientation.
 
 Layout: TIFF 6.0 section 2 (header, image file directory), section 8 (baseline tags); BigTIFF for 64 bit offsets.
 """
@@ -94,7 +93,7 @@ def _form(buffer: Buffer, order: str) -> tuple[str, str, int, int]:
 
 
 def directory(buffer: Buffer, place_of: int | None = None) -> tuple[str, Directory]:
-    """Return (byte order "<" or ">", tags) of the directory at offset `place_of`. None means the first directory.
+    """Return (byte order "<" or ">", tags) of the directory at offset `place_of`, or of the first one for None.
 
     Raises DamagedImage if the directory or its values are not complete.
     """
