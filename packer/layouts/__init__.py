@@ -1,1 +1,1 @@
-"""Layouts: bytes as other tools lay them out in their files and records, read and written; a layout per file."""
+"""Layouts: read and write the bytes of files and records of other tools, one module per layout."""

@@ -21,12 +21,12 @@ _PYTHON_ERRORS = (ValueError, IndexError, TypeError)  # of pyarrow for damaged v
 
 
 def is_payload(value: bytes) -> bool:
-    """Return True if the first bytes are those of pyarrow.serialize; the value may contain arrays."""
+    """Return True if the first bytes are those of pyarrow.serialize. Arrays in the value are not detected."""
     return _schema_at(value) is not None
 
 
 def holds_list(value: bytes) -> bool:
-    """Return True if a payload contains a list or a tuple, by its schema, without pyarrow; False for other bytes."""
+    """Return True if the schema of a payload contains a list or a tuple. False for other bytes. Needs no pyarrow."""
     at = _schema_at(value)
     if at is None:
         return False
@@ -75,7 +75,7 @@ def _schema_at(value: bytes) -> int | None:
 
 
 def _next(messages: Any, kind: str) -> Any:
-    """Return the next message; raise BadInput unless its type is `kind`, since pyarrow would end the process."""
+    """Return the next message. Raise BadInput unless its type is `kind`, because pyarrow would end the process."""
     message = messages.read_next_message()
     if message.type != kind:
         raise BadInput(f"damaged: not a value of pyarrow.serialize: a message of {message.type}, expected {kind}")
@@ -98,7 +98,7 @@ def _check_type(types: ModuleType, kind: Any, depth: int) -> None:
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Return True for a compressed record batch (Arrow's Message.fbs), which could unpack to any size."""
+    """Return True for a compressed record batch (Arrow's Message.fbs), which could decompress to any size."""
     header = _member(metadata, struct.unpack_from("<I", metadata)[0], 2)
     return header is not None and _member(metadata, header, 3) is not None
 
@@ -114,7 +114,7 @@ def _member(data: bytes, table: int, number: int) -> int | None:
 
 
 def _values(types: ModuleType, array: Any, most: int) -> list[Any]:
-    """Return the entries of a validated array as Python values; raise BadInput for more than `most` entries."""
+    """Return the entries of a validated array as Python values. Raise BadInput for more than `most` entries."""
     if len(array) > most:
         raise BadInput(f"damaged: an array of {len(array)} entries in a value of {most} bytes")
     if not len(array):

@@ -41,7 +41,7 @@ class Example(NamedTuple):
 
 
 def parse(record: bytes) -> Example:
-    """Return the content of an Example or SequenceExample; raises BadInput for other bytes."""
+    """Return the content of an Example or SequenceExample. Raises BadInput for other bytes."""
     features: dict[str, Values] = {}
     list_names: set[str] = set()
     for number, content in _messages(memoryview(record)):
@@ -53,7 +53,7 @@ def parse(record: bytes) -> Example:
 
 
 def _messages(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Yield number and content of the fields that are messages, texts or bytes; skip other fields."""
+    """Yield the number and content of the fields that are messages, texts or bytes. Other fields are skipped."""
     for number, _, content in protobuf.fields(message):
         if isinstance(content, memoryview):
             yield number, content
@@ -81,7 +81,7 @@ def _text(content: memoryview) -> str:
 
 
 def _feature(parts: list[memoryview]) -> Values:
-    """Return the values of a Feature from the pieces of its message; an empty list if it contains no list."""
+    """Return the values of a Feature from the pieces of its message. Without a list, return an empty list."""
     kind, lists = _BYTES_LIST, list[memoryview]()
     for part in parts:
         for number, content in _messages(part):

@@ -70,12 +70,12 @@ class FileByOffset(Protocol):
 
 
 def entries(file: FileByOffset) -> Iterator[Entry]:
-    """Yield every entry of the main database in the order of the keys; raises BadInput for a damaged page."""
+    """Yield every entry of the main database in the order of the keys. Raises BadInput for a damaged page."""
     yield from _FileTree(file).entries()
 
 
 def find(file: FileByOffset, key: bytes) -> Entry | None:
-    """Return the entry of a key, or None if it is absent; raises BadInput for a damaged page."""
+    """Return the entry of a key, or None if the key is absent. Raises BadInput for a damaged page."""
     return _FileTree(file).find(key)
 
 
@@ -112,7 +112,7 @@ class Tree(ABC):
         return BadInput(f"{self.path}: damaged LMDB file: {found}; get the file again")
 
     def _unsupported(self, found: str) -> PackerError:
-        """Return the error for a sound file with a feature that packer does not read."""
+        """Return the error for a file that is not damaged, but has a feature that packer does not read."""
         return BadInput(f"{self.path}: an LMDB {found}; write the entries into a new LMDB")
 
     def entries(self) -> Iterator[Entry]:
@@ -189,7 +189,7 @@ class Tree(ABC):
                 yield below, key
 
     def _leaf_of(self, key: bytes) -> int | None:
-        """Return the number of the leaf page that would contain a key, None for an empty tree."""
+        """Return the number of the leaf page that would contain a key. Return None for an empty tree."""
         page: int | None = self.root if self.root != _NO_ROOT else None
         for _ in range(self.depth - 1):
             if page is None:
@@ -242,7 +242,7 @@ class Tree(ABC):
             yield bytes(data[start + at + _NODE_BYTES : start + begin]), begin, size, flags
 
     def _value_at(self, data: Buffer, start: int, begin: int, *, size: int, flags: int, page: int, key: bytes) -> int:
-        """Return the offset of a value in the file. begin, size, flags: as `_nodes` yields them for a leaf node."""
+        """Return the offset of a value in the file. `begin`, `size` and `flags` are those of `_nodes` for a leaf."""
         if not flags and begin + size <= self.page_bytes:
             return page * self.page_bytes + begin
         if flags == _NAMED_DATABASE:

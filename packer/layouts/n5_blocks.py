@@ -59,7 +59,7 @@ _ERRORS = (ValueError, OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 def as_dataset(text: bytes) -> dict[str, Any] | None:
-    """Return the members of an attributes.json of a data set, None for a group; raise BadInput for other text."""
+    """Return the members of a data set's attributes.json, or None for a group. Raises BadInput for other text."""
     try:
         found = json_value(text, finite=False)
     except (ValueError, RecursionError) as error:
@@ -156,10 +156,10 @@ def _json(members: dict[str, Any]) -> bytes:
 
 
 def block_path(place: Sequence[int]) -> str:
-    """Return the path of a block's file below its data set; `place` is in NumPy's order."""
+    """Return the path of a block's file below its data set. `place` is in NumPy's order."""
     return "/".join(str(at) for at in reversed(place))
 
 
 def block_header(lengths: Sequence[int]) -> bytes:
-    """Return the header of a block; `lengths` is in NumPy's order."""
+    """Return the header of a block. `lengths` are in NumPy's order."""
     return _HEAD.pack(0, len(lengths)) + struct.pack(f">{len(lengths)}I", *reversed(lengths))

@@ -116,7 +116,7 @@ _ALLOWED = frozenset((*_LITERALS, *_CONSTANTS, *_TUPLES, *_PUTS, *_GETS, *_NOTHI
 
 
 class _Machine:
-    """The stack and the memo of one pickle; any error means that the pickle is damaged."""
+    """The stack and the memo of one pickle. Any error in a method means that the pickle is damaged."""
 
     def __init__(self, storage: ReadStorage | None) -> None:
         self._storage = storage
@@ -188,7 +188,7 @@ class _Machine:
         return found
 
     def _marked(self) -> list[Any]:
-        """Pop the values since the last mark, and the mark; return the values."""
+        """Pop the values since the last mark, and the mark. Return the values."""
         for at in range(len(self._stack) - 1, -1, -1):
             if isinstance(self._stack[at], _Mark):
                 found = self._stack[at + 1 :]
@@ -208,7 +208,7 @@ class _Machine:
 
 
 def _line(file: io.BytesIO) -> str:
-    """Read a line of text, without its end; raise ValueError if it has none."""
+    """Read a line of text and return it without its end. Raise ValueError if it has no end."""
     line = file.readline()
     if not line.endswith(b"\n"):
         raise ValueError("a line without an end")
