@@ -8,15 +8,6 @@ from packer.sources.image_files._ade20k_labels import annotation, attribute_rows
 from tests.support.image_files import with_pillow
 
 
-def test_classes_are_of_two_colors_and_objects_of_the_third() -> None:
-    colors = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
-    classes, instances = classes_and_instances(with_pillow(colors, "PNG"), "1_seg.png")
-    red, green, blue = (colors[:, :, channel].astype(int) for channel in range(3))
-    assert (classes.dtype, instances.dtype) == (np.uint16, np.uint8)
-    assert np.array_equal(classes, red // 10 * 256 + green)
-    assert np.array_equal(instances, blue)
-
-
 @pytest.mark.parametrize(
     ("data", "said"),
     [

@@ -108,12 +108,6 @@ def test_values_of_pyarrow_without_it_say_what_to_install(tmp_path: Path, monkey
         SourceSpec().open(root)
 
 
-def test_values_of_pyarrow_with_arrays_are_refused_by_name(tmp_path: Path) -> None:
-    root = lmdb_environment(tmp_path / "a.lmdb", {b"0": recorded("11.0.0")["array"]}, is_folder=False)
-    with pytest.raises(InvalidRequest, match="arrays or tensors"):
-        Source(root)
-
-
 def test_one_number_under_two_keys_is_refused(tmp_path: Path) -> None:
     value = pickle.dumps((image(1), 1))
     with pytest.raises(BadInput, match="two keys"):

@@ -658,10 +658,6 @@ def test_an_iterable_that_repeats_a_key_is_refused(tmp_path: Path) -> None:
 def test_an_iterable_is_not_shuffled(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="order='stored'"):
         packer.convert(iter(samples()), tmp_path / "out.pack", length=5, order="shuffled")
-    packer.convert(samples(20), tmp_path / "out.pack", order="shuffled", seed=3)
-    with packer.open(tmp_path / "out.pack", fields=("key", "text")) as dataset:
-        keys = [dataset[index]["key"] for index in range(20)]
-    assert sorted(keys) == [f"{number:08d}" for number in range(20)] != keys
 
 
 # ---- threads, resuming, what is said
@@ -762,13 +758,6 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path: Path) ->
     assert (found.size.samples, found.refused) == (5, None)
     assert "5 samples: image (image), label (number), text (text)" in notes
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_pack_of_objects_is_a_source(tmp_path: Path) -> None:
-    packer.convert(samples(), tmp_path / "out.pack", fingerprint="v1")
-    packer.convert(tmp_path / "out.pack", tmp_path / "small.pack", resize=16)
-    described = manifests.read(tmp_path / "small.pack").source
-    assert (described["kind"], described["fingerprint"]) == ("object", "v1")
 
 
 # ---- torchvision
@@ -1116,11 +1105,3 @@ def test_a_masked_array_is_refused_where_it_masks_anything(tmp_path: Path) -> No
     open_values = np.ma.masked_array([1.0, 2.0], mask=False)
     packer.convert([{"image": image(1), "v": open_values}], tmp_path / "b.pack")
     assert loaded(tmp_path / "b.pack")[0]["v"].tolist() == [1.0, 2.0]
-
-
-def test_what_no_geometry_moves_is_said_where_one_is_asked_for(tmp_path: Path) -> None:
-    boxes = np.float32([[1, 2, 3, 4]])
-    given = [{"image": rgb(seed), "boxes": boxes, "mask": rgb(seed)[:, :, 0] > 9, "weight": 0.5} for seed in range(2)]
-    moved = packer.convert(given, tmp_path / "a.pack", resize=16)
-    assert any(note.startswith("boxes, mask: stored as they are: --resize moves") for note in moved.notes)
-    assert not any("stored as they are" in note for note in packer.convert(given, tmp_path / "b.pack").notes)

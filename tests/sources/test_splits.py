@@ -165,17 +165,6 @@ def test_what_has_one_value_of_a_field_stays_together(tmp_path: Path) -> None:
     assert sorted(number for _, number in pairs) == [0] * 6 + [1] * 4
 
 
-def test_values_of_objects_are_known_without_reading_images(tmp_path: Path) -> None:
-    root = cornell(tmp_path / "data")
-    found = add_shares(cornell_source.Source(root), Shares({"train": "0.5", "val": "0.5"}, by="object_id"))
-    for path in root.rglob("*r.png"):
-        path.unlink()
-    objects: dict[int, set[int]] = {}
-    for row in range(len(found)):
-        objects.setdefault(int(found.value(row, "object_id")), set()).add(int(found.value(row, "split")))
-    assert all(len(numbers) == 1 for numbers in objects.values())
-
-
 WITH_SPLITS = [name for name in sources.names() if "own_splits" in sources.load(name).Source.defaults()]
 
 

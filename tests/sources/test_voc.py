@@ -17,7 +17,6 @@ from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, BadInputs, InvalidRequest
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.sources._color_table import voc_palette
 from packer.sources._recognition import detect
 from packer.sources.annotations.voc import Source
 from tests.support.image_files import colors, oriented
@@ -385,13 +384,6 @@ def test_masks_in_colors_become_class_numbers(tmp_path: Path, labels: str) -> No
     write(root, {"SegmentationClass/a.png": in_colors(values, {**colors, 255: (9, 8, 7)})})
     with pytest.raises(BadInput, match=r"SegmentationClass/a\.png: .*9, 8, 7.*(labelmap|Pascal)"):
         Source(root)[0]
-
-
-def test_the_palette_is_that_of_pascal_voc() -> None:
-    palette = voc_palette()
-    assert palette[:4] == [(0, 0, 0), (128, 0, 0), (0, 128, 0), (128, 128, 0)]
-    assert (palette[15], palette[20], palette[255]) == ((192, 128, 128), (0, 64, 128), (224, 224, 192))
-    assert len(set(palette)) == 256
 
 
 # ---- over which pixels labels lie

@@ -158,16 +158,6 @@ def test_oriented_boxes_are_four_corners_and_some_may_be_outside() -> None:
     assert found["boxes"] == [[0.242265, -0.209808, 0.557735, 0.609808]]
 
 
-@pytest.mark.parametrize("value", ["1.01", "-0.01", "0", "1"])
-@pytest.mark.parametrize("place", range(1, 5))
-def test_values_that_ultralytics_tolerates_are_kept(value: str, place: int) -> None:
-    words = ["0", "0.5", "0.5", "0.25", "0.25"]
-    words[place] = value
-    x, y, width, height = map(float, words[1:])
-    (box,) = read_labels(" ".join(words).encode(), TEXT, RowForm("detect")).boxes
-    assert box.tolist() == [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
-
-
 @pytest.mark.parametrize(
     ("text", "task", "word"),
     [
