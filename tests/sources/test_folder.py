@@ -59,12 +59,6 @@ def test_order_and_labels_are_imagefolders(
     assert found == image_folder_rule(root)
 
 
-def test_a_folder_name_that_sorts_before_the_separator_keeps_imagefolders_order(tmp_path: Path) -> None:
-    root = write(tmp_path, {"c/a/z/1.png": b"", "c/a-b/2.png": b"", "c/3.png": b"", "c-d/4.png": b""})
-    assert keys(Source(root)) == ["c/3.png", "c/a-b/2.png", "c/a/z/1.png", "c-d/4.png"]
-    assert [name for name, _ in image_folder_rule(root)] == keys(Source(root))
-
-
 def test_every_suffix_in_any_case_is_an_image(tmp_path: Path) -> None:
     names = [f"c/{number}{suffix}" for number, suffix in enumerate(IMAGE_SUFFIXES)]
     root = write(tmp_path, {name.upper().replace("C/", "c/"): b"" for name in names} | {"c/x.mov": b"", "c/jpg": b""})

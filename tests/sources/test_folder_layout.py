@@ -102,12 +102,6 @@ def test_what_desktops_and_editors_leave_behind_is_no_class_and_no_image(tmp_pat
     assert f"ignored, hidden or written by desktops and editors: {found}" in source.notes
 
 
-def test_classes_are_named_with_their_counts(tmp_path: Path) -> None:
-    root = tree(tmp_path, *(f"c{number:02}/{n}.jpg" for number in range(12) for n in range(number + 1)))
-    note = next(note for note in Source(root).notes if note.startswith("classes:"))
-    assert note == f"classes: {', '.join(f'c{n:02} {n + 1}' for n in range(12))}"
-
-
 def packed(root: Path, target: Path, **options: str) -> ConversionSummary:
     return convert_source(Source(root), target, ConversionOptions(**options))  # type: ignore[arg-type]
 
