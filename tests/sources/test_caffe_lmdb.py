@@ -30,7 +30,6 @@ NAMES = ("00000000_cat/a b.jpg", "00000002_cat/ünï.png", "00000004_dog/a b.jpg
 
 
 def opened(root: Path, values: list[bytes], *, is_folder: bool = True) -> Source:
-    """The source of an LMDB with these values."""
     entries = {f"{at:08d}".encode(): value for at, value in enumerate(values)}
     return Source(lmdb_environment(root, entries, is_folder=is_folder))
 

@@ -263,7 +263,7 @@ def people(root: Path) -> Path:
     things = [thing(21, 9, 4, [1, 1, 2, 2]), thing(22, 9, 1, [3, 3, 9, 9])]
     keyed = [{**things[1], "keypoints": points, "num_keypoints": 2}]
     images = [image_entry(9, "a.jpg")]
-    captions = [{"id": at, "image_id": 9, "caption": text} for at, text in enumerate(("a cup", "two"))]
+    captions = [{"id": at, "image_id": 9, "caption": text} for at, text in enumerate(("a cup", "\u00fc\U0001f600"))]
     bare = {"id": 1, "name": "person"}
     return write(
         root,
@@ -289,14 +289,14 @@ def test_tasks_are_read_alone_or_joined_by_the_ids(tmp_path: Path) -> None:
     assert keypoints[0]["keypoint_visibility"].tolist() == [[2, 0, 1]]
     assert keypoints[0]["boxes"].tolist() == [[3, 3, 12, 12]]
     captions = Source(tmp_path, task="captions")
-    assert captions[0]["captions"] == ["a cup", "two"]
+    assert captions[0]["captions"] == ["a cup", "\u00fc\U0001f600"]
     assert "boxes" not in captions.schema
     joined = Source(tmp_path, task="instances,keypoints,captions")
     sample = joined[0]
     assert sample["annotation_ids"].tolist() == [21, 22]
     assert sample["keypoints"].tolist() == [[[0, 0], [0, 0], [0, 0]], [[3, 4], [0, 0], [5, 6]]]
     assert sample["keypoint_visibility"].tolist() == [[0, 0, 0], [2, 0, 1]]
-    assert sample["captions"] == ["a cup", "two"]
+    assert sample["captions"] == ["a cup", "\u00fc\U0001f600"]
     assert joined.schema["box_labels"].classes == ("person", "cup")
     assert "split" not in joined.schema
     with pytest.raises(InvalidRequest, match="--task stuff"):

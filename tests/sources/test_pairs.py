@@ -60,19 +60,21 @@ def packed(root: Path, pack: Path, **options: Any) -> tuple[list[dict[str, Any]]
 # ---- matching
 
 
-def test_a_mask_that_is_missing_moves_no_other(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_moves_no_other(tmp_path: Path) -> None:
     root = tmp_path / "in"
-    for number in range(1, 8):
-        write(root, {f"images/{number}.jpg": image(number, suffix=".jpg")})
+    for number in range(1, 9):
+        if number != 8:
+            write(root, {f"images/{number}.jpg": image(number, suffix=".jpg")})
         if number != 4:
             write(root, {f"masks/{number}.png": labels(number)})
-    with pytest.raises(BadInput, match="4 .*no masks/.*--missing skip"):
+    with pytest.raises(BadInput, match="4 .*no masks/.*8 .*no images/.*--missing skip"):
         Source(root, roles=ROLES)
     roles = dict(role.split("=") for role in ROLES)
     samples, _ = packed(root, tmp_path / "out", roles=roles, missing="skip")
     assert [sample["key"] for sample in samples] == ["1", "2", "3", "5", "6", "7"]
     assert [int(sample["mask"].max()) for sample in samples] == [1, 2, 3, 5, 6, 7]
-    assert Source(root, roles=ROLES, missing="skip").left_out == [("4", "no masks/{stem}")]
+    source = Source(root, roles=ROLES, missing="skip")
+    assert source.left_out == [("4", "no masks/{stem}"), ("8", "no images/{stem}")]
 
 
 def test_two_files_of_one_stem_are_told_and_a_suffix_settles_it(tmp_path: Path) -> None:

@@ -28,12 +28,10 @@ MXNET_INDEX = "0\t0\n1\t40\n2\t96\n3\t144\n"
 
 
 def records(count: int = 4) -> list[bytes]:
-    """Records of an image and a label."""
     return [recordio_image(image(number), number, number) for number in range(count)]
 
 
 def written(root: Path, made: list[bytes]) -> Source:
-    """The source of a file of these records."""
     return Source(write(root, {"a.rec": recordio(made)}))
 
 

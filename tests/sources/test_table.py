@@ -47,7 +47,6 @@ def images(root: Path, *names: str) -> Path:
 
 
 def listed(root: Path, text: str | bytes, *names: str, name: str = "metadata.csv", **options: Any) -> table.Source:
-    """The source of a folder with a table and images."""
     write(images(root, *names), {name: text})
     return table.Source(root, **options)
 

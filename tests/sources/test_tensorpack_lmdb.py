@@ -30,7 +30,6 @@ def written(path: Path, values: list[Any], dumps: Callable[[Any], bytes] = pickl
 
 
 def pixels(seed: int, *shape: int) -> np.ndarray:
-    """Noise."""
     return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
 
 

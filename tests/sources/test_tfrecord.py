@@ -51,7 +51,6 @@ WRITTEN_INDEX = "0 108\n108 93\n"
 
 
 def records(count: int = 4) -> list[bytes]:
-    """Examples of an image and a label."""
     return [
         example({"image/encoded": bytes_list(image(number)), "image/class/label": int64_list([number])})
         for number in range(count)
@@ -60,7 +59,6 @@ def records(count: int = 4) -> list[bytes]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file of 4 records."""
     return write(tmp_path, {"a.tfrecord": tfrecord(records())}) / "a.tfrecord"
 
 

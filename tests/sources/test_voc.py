@@ -36,7 +36,6 @@ VOC_CLASSES = (
 
 
 def images(root: Path, annotations: Mapping[str, str | bytes], **more: bytes | str) -> Path:
-    """JPEGImages and Annotations of these keys."""
     files: dict[str, bytes | str] = {f"Annotations/{key}.xml": text for key, text in annotations.items()}
     return write(root, files | {f"JPEGImages/{key}.jpg": JPEG for key in annotations} | more)
 

@@ -43,7 +43,6 @@ GOLDEN = json.loads((Path(__file__).parent / "payloads/webdataset.json").read_te
 
 
 def members(count: int = 3) -> dict[str, bytes]:
-    """An image and a label each."""
     found = {}
     for number in range(count):
         found[f"{number:04d}.png"] = image(number)
@@ -61,7 +60,6 @@ def test_the_work_on_many_suffixes_is_bounded_by_the_members(tmp_path: Path) -> 
 
 
 def opened(root: Path, found: dict[str, bytes], **options: object) -> Source:
-    """The source of a tar file with these members."""
     return Source(write(root, {"a.tar": tar_archive(found)}), **options)  # type: ignore[arg-type]
 
 
