@@ -24,8 +24,6 @@ from tests.support.command_line import run_with_torch
 from tests.support.image_files import with_pillow
 from tests.support.source_trees import image, write
 
-FTYP = b"\0\0\0\x1cftyp"
-
 
 def pixels(seed: int, *, height: int = 20, width: int = 30) -> Any:
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
