@@ -165,7 +165,7 @@ def test_what_has_one_value_of_a_field_stays_together(tmp_path: Path) -> None:
     assert sorted(number for _, number in pairs) == [0] * 6 + [1] * 4
 
 
-WITH_SPLITS = [name for name in sources.names() if "own_splits" in sources.load(name).Source.defaults()]
+WITH_SPLITS = ["coco", *(name for name in sources.names() if "own_splits" in sources.load(name).Source.defaults())]
 
 
 @pytest.mark.parametrize("kind", WITH_SPLITS)
