@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import cv2
@@ -54,15 +54,6 @@ def files_pack(folder: Path, files: Mapping[str, bytes]) -> Path:
     ]
     built_packs.make_pack(folder, records, schema=SCHEMA)
     return folder
-
-
-def _place() -> Iterator[Path]:
-    """A folder for one example of a property."""
-    folder = Path(tempfile.mkdtemp())
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
 
 
 # ---- the tree comes back
@@ -146,7 +137,8 @@ TREES = st.dictionaries(st.lists(NAME, min_size=1, max_size=3).map(b"/".join), C
 @given(TREES)
 def test_any_tree_comes_back_or_is_refused_as_a_whole(files: dict[bytes, bytes]) -> None:
     named = {path.decode("utf-8", "surrogateescape"): data for path, data in files.items()}
-    for place in _place():
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
         pack = files_pack(place / "pack", named)
         try:
             found = extract(pack, place / "back")
@@ -386,7 +378,8 @@ ADVERSARIAL = st.lists(PIECE, max_size=8).map("".join) | st.lists(PIECE, max_siz
 @given(st.lists(ADVERSARIAL, min_size=1, max_size=1))
 def test_adversarial_names_stay_inside(paths: list[str]) -> None:
     """Whatever the names, nothing around the target is made, changed or removed."""
-    for place in _place():
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
         canaries = {"canary": b"1", "above/canary": b"2", "above/around/canary": b"3"}
         source_trees.write(place, canaries)
         around = place / "above/around"

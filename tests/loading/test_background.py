@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from packer.errors import InvalidRequest
 from packer.loading import BackgroundIterator, CUDAPrefetcher, DataLoaderX, background_iterator
 from tests.support.child_processes import child
+from tests.support.waiting import LONG_S, packer_threads, wait_until
 
-LONG_S = 60.0
 NUMBERS = TensorDataset(torch.arange(20))
 
 # what makes an iterable one that runs ahead, and what its items are
@@ -32,10 +32,6 @@ def ahead(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     return WAYS[request.param]
 
 
-def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("packer")]
-
-
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_items_come_in_order_and_no_more_is_made_than_was_said(depth: int) -> None:
     made: list[int] = []
@@ -48,13 +44,12 @@ def test_items_come_in_order_and_no_more_is_made_than_was_said(depth: int) -> No
     iterator = BackgroundIterator(items(), depth)
     for taken in range(20):
         assert next(iterator) == taken
-        deadline = time.monotonic() + LONG_S
-        while len(made) < min(20, taken + 1 + depth) and time.monotonic() < deadline:
-            time.sleep(0.001)
+        most = min(20, taken + 1 + depth)
+        wait_until(lambda most=most: len(made) >= most)  # type: ignore[misc]
         time.sleep(0.002)
-        assert len(made) == min(20, taken + 1 + depth)
+        assert len(made) == most
     assert next(iterator, None) is None and next(iterator, None) is None
-    assert not threads()
+    assert not packer_threads()
 
 
 def test_it_stands_in_for_a_background_generator() -> None:
@@ -86,7 +81,7 @@ def test_a_hundred_early_breaks_leave_no_thread(ahead: Callable[[Any], Any]) -> 
         for item in ahead(items()):
             if item == number % 3:
                 break
-        assert not threads()
+        assert not packer_threads()
     gc.collect()
     assert closed == ["packer-background"] * 100, "a generator is closed in the thread that runs it"
 
@@ -128,13 +123,13 @@ def test_every_exception_reaches_the_consumer(ahead: Callable[[Any], Any], kind:
             found.append(item)
     assert found == list(range(good))
     assert "raise kind" in "".join(traceback.format_exception(caught.value)), "the place in the loader is lost"
-    assert not threads()
+    assert not packer_threads()
 
 
 def test_an_error_of_iter_is_raised_at_once() -> None:
     with pytest.raises(TypeError, match="not iterable"):
         BackgroundIterator(3)  # type: ignore[arg-type]
-    assert not threads()
+    assert not packer_threads()
 
 
 def test_an_error_is_raised_once_and_leaves_no_memory() -> None:
@@ -158,37 +153,18 @@ def test_an_error_is_raised_once_and_leaves_no_memory() -> None:
 def test_close_and_with_end_the_thread() -> None:
     with BackgroundIterator(count()) as iterator:
         assert next(iterator) == 0
-        assert threads()
-    assert not threads() and next(iterator, None) is None
+        assert packer_threads()
+    assert not packer_threads() and next(iterator, None) is None
     prefetcher = CUDAPrefetcher([torch.zeros(1)] * 9, "cpu")
     with prefetcher as entered:
         batches = iter(entered)
         next(batches)
-        assert threads()
-    assert not threads() and next(batches, None) is None
+        assert packer_threads()
+    assert not packer_threads() and next(batches, None) is None
     prefetcher.next(), prefetcher.next()
     prefetcher.close()
-    assert not threads()
+    assert not packer_threads()
     assert len(list(prefetcher)) == 9, "a closed prefetcher begins again"
-
-
-def test_the_garbage_collector_may_end_it_anywhere(ahead: Callable[[Any], Any]) -> None:
-    threshold = gc.get_threshold()
-    gc.set_threshold(1)
-    try:
-        for number in range(30):
-            ring: list[Any] = [iter(ahead(count()))]
-            ring.append(ring)
-            if number % 2:
-                next(ring[0])
-            del ring
-    finally:
-        gc.set_threshold(*threshold)
-    deadline = time.monotonic() + LONG_S
-    while threads():
-        assert time.monotonic() < deadline
-        gc.collect()
-        time.sleep(0.005)
 
 
 def test_a_forked_child_is_told(ahead: Callable[[Any], Any]) -> None:
@@ -253,7 +229,7 @@ def test_data_loader_x_gives_what_a_data_loader_gives(workers: int) -> None:
         assert one == other
     with pytest.raises(KeyError, match="six"):
         list(DataLoaderX(Failing(), 2, **options))
-    assert not threads()
+    assert not packer_threads()
 
 
 def test_data_loader_x_keeps_persistent_workers_through_breaks() -> None:
@@ -270,4 +246,4 @@ def test_data_loader_x_keeps_persistent_workers_through_breaks() -> None:
         found = pids
         assert batch[0].tolist() == [2, 3]
     assert [batch[0].tolist() for batch in loader] == [[at, at + 1] for at in range(0, 20, 2)]
-    assert not threads()
+    assert not packer_threads()

@@ -18,6 +18,7 @@ from packer.geometry import Compose, RandomHorizontalFlip, RandomResizedCrop
 from tests.support import marked_packs
 from tests.support.child_processes import child
 from tests.support.sample_digests import digest_of
+from tests.support.waiting import packer_threads
 
 RANDOM = Compose(RandomResizedCrop(32, scale=(0.3, 1)), RandomHorizontalFlip())
 COUNT = 23
@@ -42,11 +43,6 @@ def dataset(path: Path) -> PackDataset:
 def keys(batches: Any) -> list[str]:
     """Keys in the order in which they came."""
     return [key for batch in batches for key in batch["key"]]
-
-
-def names() -> list[str]:
-    """Threads of loaders."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("packer-loader")]
 
 
 # ---- epochs
@@ -124,7 +120,7 @@ def test_a_break_throws_no_batch_away_and_starts_no_thread(keyed: PackDataset) -
     assert len(list(loader)) == 6  # it goes on
     del loader, fresh
     gc.collect()
-    assert not names()
+    assert not packer_threads()
 
 
 # ---- state

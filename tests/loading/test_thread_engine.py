@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from packer.errors import InvalidRequest
 from packer.loading.thread_engine import BatchJob, Pass, ThreadEngine
 from tests.support.child_processes import child
-
-LONG_S = 30.0  # something hangs, if it takes that long
+from tests.support.waiting import LONG_S, packer_threads, wait_until
 
 
 class Count:
@@ -69,19 +68,6 @@ def taken(running: ThreadEngine) -> Iterator[Any]:
             return
 
 
-def names() -> list[str]:
-    """Threads of loaders."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("packer-loader")]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Until it is so; fails after a very long time."""
-    deadline = time.monotonic() + LONG_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.005)
-
-
 @given(st.lists(st.integers(1, 40), max_size=12), st.integers(1, 5), st.integers(1, 4), st.integers(0, 20))
 def test_batches_come_in_order_and_each_sample_is_filled_once(
     lengths: list[int], threads: int, most_batches: int, most_bytes: int
@@ -96,7 +82,7 @@ def test_batches_come_in_order_and_each_sample_is_filled_once(
         assert len(job.slices) <= 4 * threads
     with pytest.raises(StopIteration):
         next(running)
-    assert not names()
+    assert not packer_threads()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +140,7 @@ def test_an_error_comes_in_its_turn(what: str, kind: type[BaseException], thread
     with pytest.raises(kind) as caught:
         next(running)
     assert caught.value.args == ("in the thread",)
-    assert not names()
+    assert not packer_threads()
     with pytest.raises(StopIteration):
         next(running)
 
@@ -177,7 +163,7 @@ def test_an_error_of_begin_comes_after_what_was_begun(kind: type[BaseException])
     assert [next(running).number for _ in range(3)] == [0, 1, 2]
     with pytest.raises(kind, match="no more"):
         next(running)
-    assert not names()
+    assert not packer_threads()
 
 
 def test_an_error_does_not_wait_for_what_nobody_wants_any_more() -> None:
@@ -195,7 +181,7 @@ def test_an_error_does_not_wait_for_what_nobody_wants_any_more() -> None:
     running = engine(iter([Slow(0, 8, nothing)]), threads=2)
     with pytest.raises(ValueError, match="early"):
         next(running)
-    assert not names()
+    assert not packer_threads()
 
 
 @pytest.mark.parametrize("where", ["begin", "fill", "finish"])
@@ -248,7 +234,7 @@ def test_a_thread_of_its_own_may_stop_it() -> None:
     with pytest.raises(StopIteration):
         for _ in range(9):
             next(running)
-    wait_until(lambda: not names())
+    wait_until(lambda: not packer_threads())
 
 
 def test_a_finalizer_may_stop_it_in_the_thread_that_holds_the_lock() -> None:
@@ -257,7 +243,7 @@ def test_a_finalizer_may_stop_it_in_the_thread_that_holds_the_lock() -> None:
     next(running)
     with running._lock:
         running.stop()
-    wait_until(lambda: not names())
+    wait_until(lambda: not packer_threads())
 
 
 def test_a_child_after_fork_neither_takes_nor_waits() -> None:
@@ -290,4 +276,4 @@ def test_where_no_thread_can_be_started_none_is_left(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(RuntimeError, match="new thread"):
         engine(jobs(9), threads=4)
-    assert not names()
+    assert not packer_threads()
