@@ -17,7 +17,6 @@ PLAIN = {200, 400, 404, 422}
 
 
 def requests(view: View) -> Iterator[str]:
-    """Every question about the pack."""
     yield from ("packs", "rows?keys=1", "rows?sort=key&keys=1", "export", "differences", "only")
     for name in view.packs[0].schema.names[:20]:
         yield from (f"histogram?column={name}", f"rows?sort={name}", f"rows?where=any({name} < 1)")

@@ -106,12 +106,10 @@ class Tab:
         return url.startswith((f"{self.origin}/", f"blob:{self.origin}/"))
 
     def open(self, **state: Any) -> None:
-        """Open a link to a state."""
         self.page.goto("about:blank")
         self.page.goto(f"{self.origin}/#{urlencode(state)}")
 
     def wait(self, selector: str, text: str) -> None:
-        """Wait until an element contains a text."""
         playwright.expect(self.page.locator(selector).first).to_contain_text(text)
 
     def press(self, *keys: str) -> None:
@@ -119,28 +117,23 @@ class Tab:
             self.page.keyboard.press(key)
 
     def state(self, name: str) -> str | None:
-        """A part of the state in the URL."""
         found: str | None = self.page.evaluate("name => new URLSearchParams(location.hash.slice(1)).get(name)", name)
         return found
 
     def becomes(self, name: str, value: str | None) -> None:
-        """Wait for a part of the state in the URL."""
         condition = "([name, value]) => new URLSearchParams(location.hash.slice(1)).get(name) === value"
         self.page.wait_for_function(condition, arg=[name, value])
 
     def drawing(self, canvas: Any) -> str:
-        """The pixels of a canvas, once it is drawn."""
         playwright.expect(canvas).to_have_attribute("style", re.compile("width"))
         pixels: str = canvas.evaluate("(canvas) => canvas.toDataURL()")
         return pixels
 
     def changes(self, canvas: Any, before: str) -> None:
-        """Wait until a canvas has other pixels than before."""
         condition = "([canvas, before]) => canvas.toDataURL() !== before"
         self.page.wait_for_function(condition, arg=[canvas.element_handle(), before])
 
     def total(self, number: int) -> None:
-        """Wait for the number of samples of the filter."""
         text = f"all {COUNT}" if number == COUNT else f"{number} of {COUNT}"
         playwright.expect(self.page.locator("#total")).to_have_text(text)
 
@@ -149,7 +142,6 @@ class Tab:
         self.press("Enter")
 
     def section(self, name: str) -> Any:
-        """A section of the panel, open."""
         section = self.page.locator("#filters > details").filter(has=self.page.get_by_text(name, exact=True)).first
         section.evaluate("(element) => { element.open = true; }")
         return section

@@ -43,13 +43,11 @@ class Server:
 
     @contextlib.contextmanager
     def asked(self, path: str, **headers: str) -> Iterator[http.client.HTTPResponse]:
-        """The answer to a request."""
         with contextlib.closing(http.client.HTTPConnection(self.host, self.port, timeout=60)) as connection:
             connection.request("GET", path, headers={"Cookie": self.cookie, **headers})
             yield connection.getresponse()
 
     def get(self, path: str, **headers: str) -> tuple[int, bytes]:
-        """Status and content."""
         with self.asked(path, **headers) as answer:
             return answer.status, answer.read()
 
@@ -62,7 +60,6 @@ class Server:
         return False
 
     def connected(self) -> socket.socket:
-        """A connection."""
         return socket.create_connection((self.host, self.port), timeout=60)
 
 

@@ -30,8 +30,6 @@ class Normalised(LMDBDataset):
 
 
 class Twice(LMDBDataset):
-    """Every sample twice in an epoch."""
-
     def __len__(self) -> int:
         return 2 * super().__len__()
 
@@ -71,7 +69,6 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def equal(found: Any, wanted: Any) -> bool:
-    """Whether two batches are the same."""
     if isinstance(wanted, dict):
         return list(found) == list(wanted) and all(equal(found[name], wanted[name]) for name in wanted)
     return torch.equal(torch.as_tensor(found), torch.as_tensor(wanted))

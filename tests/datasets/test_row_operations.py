@@ -66,14 +66,12 @@ def with_numbers_of(samples: Model, classes: tuple[str, ...]) -> Model:
 
 
 def fields_of(classes: tuple[str, ...]) -> dict[str, str | Field]:
-    """Return the fields of a pack with these classes."""
     label = Field("label", "number", "number", "int64", (), classes=classes)
     box_labels = Field("box_labels", "number", "raw:int64", "int64", (None,), classes=classes, of="boxes")
     return {**FIELDS, "label": label, "box_labels": box_labels}
 
 
 def pack_of(folder: Path, name: str, samples: Model, to: str) -> Path:
-    """Write a pack of samples, and return its folder."""
     classes = CLASSES[name]
     path = folder / f"{name}.pack"
     given = with_numbers_of(samples, classes)
@@ -108,7 +106,6 @@ IMAGES = ("image", "rgb", "photo")  # names of the image, one at a time
 
 
 def named(dataset: Any, name: str, value: Any) -> Any:
-    """Return names of classes for numbers."""
     classes = dataset.schema[name].classes
     if classes is None:
         return value
@@ -140,7 +137,6 @@ def check(dataset: Any, model: Model) -> None:
 
 
 def widths_of(sample: Sample, name: str) -> list[float]:
-    """Return the widths of the boxes of a class."""
     boxes = zip(sample["boxes"].tolist(), sample["box_labels"], strict=True)
     return [box[2] - box[0] for box, label in boxes if label == name]
 
@@ -395,7 +391,6 @@ def test_a_split_by_class_divides_each_class(packs: Packs) -> None:
 
 
 def refused(packs: Packs) -> list[tuple[type[Exception], str, Callable[[], object]]]:
-    """Return calls that raise: error, keyword, call."""
     a, b = packs.open("a"), packs.open("b")
     return [
         (InvalidRequest, "13 values", lambda: a.where([True])),

@@ -152,18 +152,13 @@ def test_a_cut_looks_at_nothing_outside_of_it() -> None:
         assert np.array_equal(warp(image, view, "image"), warp(other, view, "image"))
 
 
-def psnr(one: Pixels, other: Pixels) -> float:
-    """Peak signal to noise in dB."""
-    return float(10 * np.log10(255**2 / max(1e-9, np.mean((one.astype(float) - other) ** 2))))
-
-
 @pytest.mark.parametrize("shrink", [1.1, 1.3, 1.5, 1.8, 1.95])
 def test_shrinking_is_nearer_to_pillows_antialiased_bilinear_than_plain_bilinear(shrink: float) -> None:
     image = image_files.colors(height=240, width=320)
     size = (round(240 / shrink), round(320 / shrink))
     wanted = np.asarray(Image.fromarray(image).resize(size[::-1], Image.Resampling.BILINEAR))
-    found = psnr(warp(image, Resize(size).view(240, 320), "image"), wanted)
-    plain = psnr(warp(image, Resize(size, antialias=False).view(240, 320), "image"), wanted)
+    found = image_files.psnr(warp(image, Resize(size).view(240, 320), "image"), wanted)
+    plain = image_files.psnr(warp(image, Resize(size, antialias=False).view(240, 320), "image"), wanted)
     assert found > plain + 1
     assert found > 35
 

@@ -55,7 +55,6 @@ GEOMETRIES: dict[str, Geometry] = {
 
 
 def numbers(geometry: Geometry, index: int, *, seed: int = 0) -> list[float]:
-    """The random numbers of one sample."""
     return draw(seed, 0, np.asarray([index]), geometry.draws)[0].tolist()  # type: ignore[no-any-return]
 
 

@@ -18,7 +18,6 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def same(one: GraspDataset, other: GraspDataset) -> bool:
-    """Whether two data sets have the same items."""
     assert len(one) == len(other)
     pairs = [(one[index], other[index]) for index in range(len(one))]
     return all(torch.equal(x, y) and all(map(torch.equal, maps, others)) for (x, maps, *_), (y, others, *_) in pairs)

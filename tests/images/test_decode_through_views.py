@@ -67,11 +67,6 @@ def test_random_crops_are_those_of_the_whole_image(index: int, name: str) -> Non
     assert np.array_equal(Decoder("image")(file, view), warp(decode(file, "image"), view, "image"))
 
 
-def psnr(one: np.ndarray, other: np.ndarray) -> float:
-    """Peak signal to noise in dB."""
-    return float(10 * np.log10(255**2 / max(1e-9, np.mean((one.astype(float) - other) ** 2))))
-
-
 @pytest.mark.parametrize("library", EACH_LIBRARY)
 @pytest.mark.parametrize("scale", [1, 2, 4])
 @pytest.mark.parametrize("name", ["kept", "with intervals", "4:4:4"])
@@ -88,7 +83,7 @@ def test_a_image_that_shrinks_is_decoded_at_a_smaller_scale(
     found = Decoder("image")(FILES[name], resized_crop(*box, size=size))
     assert set(asked) == {8 // scale}
     cut = Image.fromarray(whole[8:136, 16:176])
-    assert psnr(found, np.asarray(cut.resize(size[::-1], Image.Resampling.BILINEAR))) > 33
+    assert image_files.psnr(found, np.asarray(cut.resize(size[::-1], Image.Resampling.BILINEAR))) > 33
 
 
 def test_the_fast_dct_is_another_and_near() -> None:

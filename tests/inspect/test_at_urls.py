@@ -52,7 +52,6 @@ def scratch(tmp_path: Path) -> Path:
 
 
 def fetched(server: ObjectServer) -> dict[str, int]:
-    """How often each part was requested."""
     found = {key.rpartition("/")[2]: count for (name, key), count in server.requests.items() if name == "GET"}
     return {name: count for name, count in found.items() if name.startswith("part-")}
 

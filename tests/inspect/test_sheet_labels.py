@@ -32,7 +32,6 @@ GREEN = palette.class_color(1)
 
 
 def only_tile(folder: Path, *args: Any, **wanted: Any) -> Tile:
-    """The tile of a pack of one sample."""
     (tile,) = sheet_of(displayed(folder, *args), **{"width": 80, **wanted}).tiles
     return tile
 
@@ -53,7 +52,6 @@ NAMES |= {
 
 
 def pixel(tile: Tile, x: int, y: int) -> tuple[int, ...]:
-    """RGB of a pixel of a tile's first image."""
     return tuple(tile.panels[0].pixels[y, x].tolist())
 
 

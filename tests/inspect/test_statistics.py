@@ -31,7 +31,6 @@ from tests.support.statistics_samples import FIELDS, SAMPLES
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The statistics of SAMPLES."""
     pack = displayed(tmp_path_factory.mktemp("statistics") / "pack", FIELDS, SAMPLES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(field_statistics, "_MOST_BLOCK", 100)  # larger images are counted in pieces
@@ -39,7 +38,6 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def of(name: str, chosen: list[dict[str, Any]] = SAMPLES) -> list[Any]:
-    """A field of all samples."""
     return [sample[name] for sample in chosen]
 
 

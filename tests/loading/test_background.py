@@ -207,8 +207,6 @@ def test_a_stopped_thread_that_still_reads_is_waited_for(monkeypatch: pytest.Mon
 
 
 class Failing(Dataset[Any]):
-    """Sample 6 raises."""
-
     def __len__(self) -> int:
         return 10
 

@@ -46,7 +46,6 @@ def sizes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check_batch(batch: dict[str, Any], samples: list[dict[str, Any]]) -> None:
-    """A batch holds exactly these samples."""
     assert list(batch) == list(samples[0])
     for name, values in batch.items():
         wanted = [sample[name] for sample in samples]
@@ -248,8 +247,6 @@ def test_a_subset_is_decoded_as_a_pack(dataset: PackDataset) -> None:
 
 
 class Squares(Dataset[Any]):
-    """Not a pack."""
-
     def __len__(self) -> int:
         return 7
 

@@ -48,19 +48,16 @@ def nothing(job: Count, what: str) -> None:
 
 
 def jobs(count: int, size: int = 5, act: Callable[[Count, str], None] = nothing, **options: Any) -> Iterator[Count]:
-    """Some jobs."""
     return (Count(number, size, act, **options) for number in range(count))
 
 
 def engine(
     made: Iterator[BatchJob], *, threads: int = 2, most_bytes: int = 1000, most_batches: int = 8
 ) -> ThreadEngine:
-    """An engine over them."""
     return ThreadEngine(made, threads=threads, most_bytes=most_bytes, most_batches=most_batches)
 
 
 def taken(running: ThreadEngine) -> Iterator[Any]:
-    """All batches."""
     while True:
         try:
             yield next(running)

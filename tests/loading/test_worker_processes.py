@@ -51,8 +51,6 @@ def brighter(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 class Squares(Dataset[Any]):
-    """No pack's."""
-
     def __len__(self) -> int:
         return 10
 

@@ -82,6 +82,11 @@ def jpegs() -> dict[str, bytes]:
     }
 
 
+def psnr(one: Pixels, other: Pixels) -> float:
+    """Peak signal to noise in dB."""
+    return float(10 * np.log10(255**2 / max(1e-9, np.mean((one.astype(float) - other) ** 2))))
+
+
 def oriented(orientation: int, form: str = "JPEG", pixels: Pixels | None = None) -> bytes:
     """A file with that EXIF orientation, its pixels not turned."""
     exif = Image.Exif()

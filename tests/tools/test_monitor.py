@@ -40,7 +40,6 @@ class Slow:
 
 
 def watched(clock: Clock, loader: Any, out: Any = None) -> Monitor:
-    """A monitor on that clock."""
     return Monitor(loader, clock=clock, out=out or io.StringIO())
 
 

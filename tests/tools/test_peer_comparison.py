@@ -30,7 +30,6 @@ MACHINE = {"cpu": "a", "cores": 2, "python": "3"}
 
 
 def photos(folder: Path, count: int = 6) -> Path:
-    """Small JPEG files of one size."""
     (folder / "class").mkdir(parents=True)
     for index in range(count):
         cv2.imwrite(str(folder / "class" / f"{index}.jpg"), colors(index, height=48, width=64))
@@ -38,7 +37,6 @@ def photos(folder: Path, count: int = 6) -> Path:
 
 
 def epoch(images: int = 10, seconds: float = 1.0, **other: Any) -> dict[str, Any]:
-    """An answer of a contestant."""
     return {
         "images": images,
         "seconds": seconds,
@@ -215,7 +213,6 @@ def test_work_that_differs_is_in_doubt() -> None:
 
 
 def document() -> dict[str, Any]:
-    """A comparison as --json writes it."""
     about = {"images": 10, "bytes": 1_000_000, "digest": "0"}
     absent = [vars(Absent("ffcv", "full", "cannot be installed here: no compiler"))]
     rows = results.summary([line("limit", 1, 2), line("packer", 2, 2)], 10)

@@ -28,7 +28,6 @@ def outcome(*ranks: list[list[int]], failure: str = "") -> Outcome:
 
 
 def upstream(server: ObjectServer) -> tuple[str, int]:
-    """Host and port."""
     host, port = server.endpoint.removeprefix("http://").split(":")
     return host, int(port)
 

@@ -32,7 +32,6 @@ class SleepingSubject:
 
 
 def tune_row(loader: str, workers: int, *runs: dict[str, float]) -> TuneRow:
-    """A row of these runs."""
     return TuneRow(Subject(Path("photos")), LoaderSetting(loader, workers), list(runs))
 
 
@@ -64,7 +63,6 @@ class Workers:
 
 
 def columns(workers: int, *, step: float, epochs: int = 2, **how: Any) -> dict[str, float]:
-    """The columns of a run over such workers."""
     clock = Clock()
     loader = Workers(clock, workers, **{"batches": 20, "batch_seconds": 0.1, **how})
     before = clock.now
