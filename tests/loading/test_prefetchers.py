@@ -207,25 +207,6 @@ def test_a_loader_gives_the_same_batches_on_a_device(path: Path, steps: int | No
     host.close(), there.close()
 
 
-@pytest.mark.parametrize("steps", [None, 7])
-def test_the_state_counts_what_the_caller_got(path: Path, steps: int | None) -> None:
-    def made() -> Loader:
-        return Loader(packer.open(path), 2, shuffle=True, normalize=(MEAN, STD), steps_per_epoch=steps)
-
-    loader, other = made(), made()
-    whole = [digest_of([batch]) for batch in loader]
-    batches = iter(loader)
-    for _ in range(3):
-        next(batches)
-    state = loader.state_dict()
-    assert (state["epoch"], state["step"]) == (1, 3)
-    other.load_state_dict(state)
-    rest = [digest_of([batch]) for batch in other]
-    assert len(rest) == len(whole) - 3
-    assert rest == [digest_of([batch]) for batch in batches]
-    loader.close(), other.close()
-
-
 def test_a_break_of_a_stream_loses_nothing_that_is_on_its_way(path: Path) -> None:
     options: dict[str, Any] = {"steps_per_epoch": 6, "normalize": (MEAN, STD)}
     stream = Loader(packer.open(path), 2, **options)
