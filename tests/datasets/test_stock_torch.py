@@ -1,13 +1,12 @@
-"""Beside torch's own tools: pinned memory, persistent workers, ConcatDataset, random_split, samplers, saved states."""
+"""Beside torch's own tools: pinned memory, persistent workers, ConcatDataset, Subset, random_split."""
 
 import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler, random_split
+from torch.utils.data import ConcatDataset, DataLoader, Subset, random_split
 
 import packer
 from packer.datasets.pack_dataset import PackDataset
@@ -56,27 +55,3 @@ def test_parts_of_data_sets(dataset: PackDataset) -> None:
     (stock,) = DataLoader(Subset(packer.open(dataset.path, fields=("key", "image")), [5, 2]), 2)
     assert stock["key"] == [dataset.key(5), dataset.key(2)]
     assert torch.equal(stock["image"][1], dataset[2]["image"])
-
-
-@pytest.mark.parametrize("kind", [Loader, DataLoader])
-def test_a_weighted_sampler_is_fed_by_a_column(path: Path, kind: Any) -> None:
-    dataset = packer.open(path, fields=("label",))
-    labels = dataset.column("label")
-    weights = np.where(labels == 1, 1.0, 0.0)  # the other class is never drawn
-    sampler = WeightedRandomSampler(weights.tolist(), 40, generator=torch.Generator().manual_seed(1))
-    drawn = [label for batch in kind(dataset, 8, sampler=sampler) for label in batch["label"].tolist()]
-    assert drawn == [1] * 40
-    assert set(labels.tolist()) == {0, 1}
-
-
-# ---- torchdata's StatefulDataLoader, whose protocol Loader has: state_dict and load_state_dict at any point
-
-
-def test_a_state_loaded_into_a_running_loader_counts_from_its_next_iter(dataset: PackDataset) -> None:
-    loader = Loader(dataset, 5)
-    start = loader.state_dict()
-    batches = iter(loader)
-    first = next(batches)["key"]
-    loader.load_state_dict(start)
-    assert [batch["key"] for batch in loader][0] == first
-    assert next(batches)["key"] != first, "an iterator that runs is not moved"
