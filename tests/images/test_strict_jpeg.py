@@ -82,19 +82,9 @@ def test_a_cut_file_filled_up_with_zeros_is_damaged(decoder: str, name: str) -> 
             decode(file[:-150] + bytes(zeros), "image", options=DecodeOptions(decoder=decoder))
 
 
-def test_the_matrix_of_other_damage(decoder: str) -> None:
-    file = image_files.jpeg()
-    start = sniff(file).data_at
+def test_noise_in_the_place_of_the_end_marker_is_damage(decoder: str) -> None:
     noise = np.random.default_rng(0).integers(0, 256, 5000, np.uint8).tobytes()
-    for damaged in (
-        b"",
-        noise,
-        file[:100],
-        file[:start],
-        file[:start] + image_files.EOI,
-        file[:-200],
-        file[:-2] + noise,
-    ):
+    for damaged in (noise, image_files.jpeg()[:-2] + noise):
         with pytest.raises(DamagedImage):
             decode(damaged, "image", options=DecodeOptions(decoder=decoder))
 
