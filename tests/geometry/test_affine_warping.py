@@ -152,10 +152,9 @@ def test_a_cut_looks_at_nothing_outside_of_it() -> None:
         assert np.array_equal(warp(image, view, "image"), warp(other, view, "image"))
 
 
-@pytest.mark.parametrize("shrink", [1.1, 1.3, 1.5, 1.8, 1.95])
-def test_shrinking_is_nearer_to_pillows_antialiased_bilinear_than_plain_bilinear(shrink: float) -> None:
+@pytest.mark.parametrize("size", [(218, 291), (185, 246), (160, 213), (133, 178), (123, 164), (240, 200), (150, 320)])
+def test_shrinking_is_nearer_to_pillows_antialiased_bilinear_than_plain_bilinear(size: tuple[int, int]) -> None:
     image = image_files.colors(height=240, width=320)
-    size = (round(240 / shrink), round(320 / shrink))
     wanted = np.asarray(Image.fromarray(image).resize(size[::-1], Image.Resampling.BILINEAR))
     found = image_files.psnr(warp(image, Resize(size).view(240, 320), "image"), wanted)
     plain = image_files.psnr(warp(image, Resize(size, antialias=False).view(240, 320), "image"), wanted)
