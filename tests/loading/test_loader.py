@@ -96,13 +96,6 @@ def test_the_number_of_threads_changes_nothing(dataset: PackDataset, by_sample: 
     assert both == [found[0]] * 2, "a transform that changes nothing changed something"
 
 
-def test_the_batch_size_does_not_change_the_augmentation(dataset: PackDataset) -> None:
-    def images(size: int) -> torch.Tensor:
-        return torch.cat([batch["image"] for batch in Loader(dataset, size, geometry=RANDOM, shuffle=True)])
-
-    assert torch.equal(images(1), images(7))
-
-
 class Drawing:
     """A transform that draws from the generator of torch, NumPy or `random`, as augmentations do."""
 
