@@ -56,13 +56,9 @@ def fetched(server: ObjectServer) -> dict[str, int]:
     return {name: count for name, count in found.items() if name.startswith("part-")}
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_extract_gives_the_source_back(source: Path, server: ObjectServer, scratch: Path, tmp_path: Path) -> None:
     assert called("extract", URL, tmp_path / "again", "--scratch", scratch).exit_code == 0
-    assert tree(tmp_path / "again") == tree(source)
+    assert source_trees.tree(tmp_path / "again") == source_trees.tree(source)
     assert set(fetched(server).values()) == {1}
     assert not list(scratch.iterdir())
     found = packer.extract(URL, tmp_path / "once more")
