@@ -12,9 +12,9 @@ from packer.conversion.source_spec import SourceSpec
 from packer.geometry.parsing import parse
 from packer.system.parallel import usable_cores
 from packer.tools import bench
+from packer.tools.measured_workload import LoaderSetting, Subject
 from packer.tools.packing_candidates import Speeds, candidates, predict
 from packer.tools.packing_trial import SourceSample, TrialRunner
-from packer.tools.workload import LoaderSetting, Subject
 
 WITHIN = 1.3
 GEOMETRY = "Resize((224, 224))"

@@ -7,7 +7,7 @@ from typing import Any
 import base
 import numpy as np
 
-from packer.pack.pack_columns import PackColumns
+from packer.pack.filter_columns import PackColumns
 from packer.pack.row_filter import parse
 from packer.pack.sample_index import Index
 from packer.schema import Field, Schema

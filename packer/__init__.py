@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from packer import dali, datasets, errors, geometry, grasp, loading, sources
     from packer.conversion.append import append
     from packer.conversion.convert import convert
-    from packer.conversion.shards import finish
     from packer.conversion.writer import Writer
+    from packer.conversion.writer_shards import finish
     from packer.datasets.pack_dataset import concat
     from packer.datasets.pack_dataset import open as open
     from packer.inspect.extraction import extract
@@ -50,7 +50,7 @@ _HOMES = {
     "Writer": "packer.conversion.writer",
     "convert": "packer.conversion.convert",
     "extract": "packer.inspect.extraction",
-    "finish": "packer.conversion.shards",
+    "finish": "packer.conversion.writer_shards",
     "monitor": "packer.tools.wait_monitor",
     "open": "packer.datasets.pack_dataset",
     "verify": "packer.inspect.verify",

@@ -353,7 +353,7 @@ MAY_SYNC = (*MAY_TOUCH_DISK, "files/fsync.py")
 # methods of these files that only have such a name, or that write where nobody else can
 NOT_OF_A_PATH = {
     "cli/collect.py": ("rename",),  # fields of a dataset
-    "synthetic/synthetic_set.py": ("write_bytes",),  # into its work folder, by the path through its descriptor
+    "synthetic/set_writer.py": ("write_bytes",),  # into its work folder, by the path through its descriptor
 }
 
 
@@ -511,7 +511,7 @@ PLUG_INS = (
     "codecs",
     "formats",
     "sources",
-    "images/headers",
+    "images/file_types",
     "images/backends",
     "conversion/engines",
 )
@@ -607,9 +607,9 @@ SHARERS = {
     "loading/process_engine.py": "asks whether the system has it",
     "grasp/dataset.py": "one number, the epoch, for workers that live on",
     "tools/tune.py": "counters of the workers",
-    **dict.fromkeys(("system/machine_limits.py", "tools/advice.py", "tools/doctor.py"), "the folder /dev/shm"),
+    **dict.fromkeys(("system/machine_limits.py", "tools/packing_advice.py", "tools/doctor.py"), "the folder /dev/shm"),
     **dict.fromkeys(
-        (f"copies/{name}.py" for name in ("owned_folder", "capacity", "stager", "staged_copies")), "as above"
+        (f"copies/{name}.py" for name in ("leased_folder", "capacity", "stager", "staged_copies")), "as above"
     ),
 }
 

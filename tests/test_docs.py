@@ -328,7 +328,7 @@ def failures(patch: pytest.MonkeyPatch) -> Iterator[Callable[[], object]]:
     yield lambda: called("view", "photos.pack", "-o", "photos.png")
     shutil.rmtree("photos.pack")
     with patch.context() as full:
-        full.setattr("packer.conversion.conversion_run.free_bytes", lambda _: 712_704)
+        full.setattr("packer.conversion.pack_build.free_bytes", lambda _: 712_704)
         yield lambda: called("convert", "sound.pack", "photos.pack")
     Path(".photos.pack.partial").mkdir(mode=0o700)
     held = os.open(".photos.pack.partial", os.O_RDONLY)

@@ -64,7 +64,7 @@ class Tool:
 
 _PACKER = Tool(
     imports="""
-import packer, packer.conversion.convert, packer.datasets.row_operations, packer.loading.loader
+import packer, packer.conversion.convert, packer.datasets.rows_and_columns, packer.loading.loader
 from packer.geometry import RandomResizedCrop
 """,
     make="packer.convert(given[entries], out)",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from packer.browse.browsed_pack import BrowsedPack
+from packer.browse.row_queries import BrowsedPack
 from packer.errors import UnknownKey
 from packer.pack.sample_index import Index
 

@@ -19,9 +19,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from packer.browse.browsed_pack import MOST_EXPORTED, BrowsedPack
 from packer.browse.pack_comparison import PackComparison
 from packer.browse.request_guard import json_response, refusal
+from packer.browse.row_queries import MOST_EXPORTED, BrowsedPack
 from packer.browse.sample_images import FILE, MOST_WIDTH, ImageFile, Training
 from packer.browse.sized_cache import SizedCache
 from packer.errors import BadIndex, BadInput, CorruptPack, InvalidRequest, PackerError, UnknownKey

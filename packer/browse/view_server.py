@@ -16,9 +16,9 @@ from threading import Thread
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from packer.browse.browsed_pack import BrowsedPack
 from packer.browse.request_guard import Entrance, RequestGuard
 from packer.browse.routes import page_files, routes
+from packer.browse.row_queries import BrowsedPack
 from packer.copies.remote_pack import read_once
 from packer.errors import Interrupted, InvalidRequest
 from packer.files.terminal_output import echo

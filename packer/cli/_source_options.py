@@ -1,4 +1,4 @@
-"""Options of sources on the command line, generated from the table of `packer.sources._options`."""
+"""Options of sources on the command line, generated from the table of `packer.sources._option_table`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -7,7 +7,7 @@ import click
 
 from packer import sources
 from packer.cli._shared_options import NamedPath, RegistryName
-from packer.sources._options import OPTIONS, Option
+from packer.sources._option_table import OPTIONS, Option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

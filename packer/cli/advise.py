@@ -20,7 +20,7 @@ from packer.cli._shared_options import (
 )
 from packer.cli._source_options import SourceCommand, from_option, sidecar_option, source_options, source_words
 from packer.files.terminal_output import echo
-from packer.sources._options import OPTIONS
+from packer.sources._option_table import OPTIONS
 
 PLACE = (Group.MAKE_A_PACK, 1)
 
@@ -64,7 +64,7 @@ def command(source: Path, **options: Any) -> None:
     from packer.conversion.source_spec import SourceSpec, check_folder, parameters
 
     check_folder(source)  # before torch is imported, which takes seconds
-    from packer.tools.advice import Question, advise, report  # keeps `packer --help` light
+    from packer.tools.packing_advice import Question, advise, report  # keeps `packer --help` light
 
     question = Question(
         source,

@@ -10,7 +10,7 @@ from packer.cli._shared_options import Group, NamedPath, PathOrURL, examples, pr
 from packer.cli._source_options import SourceCommand
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo
-from packer.sources._options import OPTIONS
+from packer.sources._option_table import OPTIONS
 from packer.system.byte_sizes import size_text
 
 PLACE = (Group.MAKE_A_PACK, 4)

@@ -65,8 +65,8 @@ def command(sources: tuple[Path, ...], **options: Any) -> None:
     from packer.conversion.source_spec import SourceSpec, parameters  # keeps `packer --help` light
     from packer.system.parallel import usable_cores
     from packer.tools import bench
+    from packer.tools.measured_workload import Subject, settings, subjects, worker_counts
     from packer.tools.packing_trial import PHOTOS
-    from packer.tools.workload import Subject, settings, subjects, worker_counts
 
     say = partial(echo, err=True)
     chosen = settings(options["loaders"], options["workers"] or worker_counts(), options["batch"])

@@ -25,7 +25,7 @@ from packer.errors import DOCS
 from packer.files.progress_bar import ProgressBar
 from packer.files.terminal_output import echo, shell_word
 from packer.schema import PIXEL_KINDS
-from packer.sources._options import OPTIONS
+from packer.sources._option_table import OPTIONS
 from packer.stores.url import URLPath
 from packer.system.byte_sizes import size_text
 

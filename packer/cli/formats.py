@@ -5,7 +5,7 @@ import click
 from packer.cli._shared_options import Group, RegistryName, examples, print_json
 from packer.files.terminal_output import echo
 from packer.sources import registry
-from packer.sources._options import OPTIONS
+from packer.sources._option_table import OPTIONS
 
 PLACE = (Group.REFERENCE, 0)
 

@@ -45,7 +45,7 @@ def command(
     import numpy as np
 
     from packer.pack import manifest as manifests
-    from packer.pack.pack_columns import PackColumns
+    from packer.pack.filter_columns import PackColumns
     from packer.pack.row_filter import literal, parse
     from packer.pack.sample_index import Index  # keeps `packer --help` light
 

@@ -84,7 +84,7 @@ def _stage(pack: Path, *, warm: bool, as_json: bool, to: str, **given: Any) -> N
 
 
 def _release(pack: Path, *, as_json: bool, to: str, force: bool, codec: str | None, **_: Any) -> None:
-    from packer.copies.owned_folder import OwnedFolder
+    from packer.copies.leased_folder import OwnedFolder
     from packer.copies.staged_copies import copies_of
     from packer.system.machine_limits import Machine  # keeps `packer --help` light
 
@@ -102,7 +102,7 @@ def _release(pack: Path, *, as_json: bool, to: str, force: bool, codec: str | No
 
 
 def _list(pack: Path, *, as_json: bool, to: str, **_: Any) -> None:
-    from packer.copies.owned_folder import OwnedFolder
+    from packer.copies.leased_folder import OwnedFolder
     from packer.copies.staged_copies import copies
     from packer.system.machine_limits import Machine  # keeps `packer --help` light
 

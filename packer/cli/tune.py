@@ -65,7 +65,7 @@ def command(source: Path, **options: Any) -> None:
     from packer.conversion.source_spec import SourceSpec, parameters  # keeps `packer --help` light
     from packer.system.parallel import usable_cores
     from packer.tools import tune
-    from packer.tools.workload import Subject, settings, subjects
+    from packer.tools.measured_workload import Subject, settings, subjects
 
     say = partial(echo, err=True)
     like = Subject(

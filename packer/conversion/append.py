@@ -20,11 +20,11 @@ import numpy.typing as npt
 from packer.conversion.build_part import encoder_of
 from packer.conversion.convert import ConversionSummary, Note, reported, request_of, run_conversion
 from packer.conversion.encode import Failure
-from packer.conversion.joined_packs import JoinedPublication
+from packer.conversion.joined_publication import JoinedPublication
 from packer.conversion.options import ConversionOptions, recorded_options
 from packer.conversion.plan import Plan, make_plan
 from packer.conversion.publication import clear_replaced
-from packer.conversion.work_folder_names import NAMES
+from packer.conversion.work_folder_layout import NAMES
 from packer.errors import BadInputs, InvalidRequest
 from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
@@ -35,11 +35,11 @@ from packer.schema import Field
 from packer.sources import NamedSource
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource, subset
 from packer.sources._message_texts import counted, listed
-from packer.sources._options import SourceOptions
+from packer.sources._option_table import SourceOptions
 from packer.sources.base import Sample, Source
 from packer.sources.objects._object_rows import Indexable
 from packer.stores.url import URLPath, path_or_url
-from packer.system.argument_checks import check_arguments
+from packer.system.argument_types import check_arguments
 from packer.system.parallel import ordered_map, usable_cores
 from packer.system.progress_callback import ProgressCallback
 

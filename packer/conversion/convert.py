@@ -15,7 +15,6 @@ import numpy as np
 from packer import formats
 from packer.conversion import engines
 from packer.conversion.build_part import Progress
-from packer.conversion.conversion_run import ConversionRun, Estimate, estimate
 from packer.conversion.engines.base import Engine, EngineOptions
 from packer.conversion.options import (
     MOST_EXTRAS_BYTES,
@@ -27,28 +26,29 @@ from packer.conversion.options import (
     Validate,
     preset_options,
 )
+from packer.conversion.pack_build import ConversionRun, Estimate, estimate
 from packer.conversion.plan import Plan, make_plan
 from packer.conversion.publication import FolderPublication, Publication, check_outside, check_target
 from packer.conversion.source_spec import SourceSpec, check_source, parameters
 from packer.conversion.stored_schema import ORIENTATION, kept_files
-from packer.conversion.work_folder_names import NAMES
+from packer.conversion.work_folder_layout import NAMES
 from packer.errors import InvalidRequest, PackerError, WrongType
 from packer.files.npy_arrays import map_file
 from packer.files.progress_bar import ProgressBar
 from packer.files.storage_errors import free_bytes
 from packer.files.work_folder import beside, work_folder
 from packer.formats.base import Order
-from packer.pack.collection import PackRecipe
+from packer.pack.derived_pack import PackRecipe
 from packer.pack.manifest import INDEX, Manifest
 from packer.schema import Field, Schema
 from packer.sources import NamedSource
 from packer.sources._message_texts import counted, listed, shown
-from packer.sources._options import OPTIONS, SourceOptions
+from packer.sources._option_table import OPTIONS, SourceOptions
 from packer.sources.base import Source
 from packer.sources.objects._isinstance_without_import import is_a
 from packer.sources.objects._object_rows import Indexable
 from packer.stores.url import URLPath, path_or_url
-from packer.system.argument_checks import check_arguments, check_switches
+from packer.system.argument_types import check_arguments, check_switches
 from packer.system.parallel import usable_cores
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
@@ -464,7 +464,7 @@ class ConversionRequest:
         return opened, f"read as {opened.kind}", spec.to_json(opened)
 
     def _open_object(self, data: Indexable | Iterable[Any]) -> tuple[Source, SourceSpec]:
-        from packer.sources.objects._object_kinds import ObjectOptions, open_object  # folders do without
+        from packer.sources.objects._object_recognition import ObjectOptions, open_object  # folders do without
 
         if isinstance(data, type):
             raise InvalidRequest(f"{data.__module__}.{data.__qualname__}: is a class; give an object of it")
@@ -555,7 +555,7 @@ def _check_options(given: Mapping[str, object]) -> None:
 
 def _of_dataset(source: Any, given: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
     """Return the recipe and the fields of a dataset of packer, or of torch's Subset of it; other objects unchanged."""
-    from packer.sources.objects._object_kinds import without_subsets  # folders do without
+    from packer.sources.objects._object_recognition import without_subsets  # folders do without
 
     data, indices = without_subsets(source)
     if not is_a(data, "packer.datasets.pack_dataset", "PackDataset"):

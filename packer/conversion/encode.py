@@ -25,7 +25,7 @@ from packer.pack.label_orientation import ImageFrame, labels_are_upright
 from packer.pack.sample_index import ColumnEntries
 from packer.schema import MATRIX, PIXEL_KINDS, Buffer, Field
 from packer.sources._message_texts import shown
-from packer.sources._text_values import check_boxes
+from packer.sources._text_value_parsers import check_boxes
 from packer.sources.base import UNTAKEN, Sample, sample_name
 
 _LOSSY = "jpeg:95"

@@ -21,7 +21,7 @@ from packer.conversion.stored_schema import ORIENTATION, SOURCE_SIZE
 from packer.errors import BadInput, CorruptPack, CorruptRecord, InvalidRequest
 from packer.geometry import View, identity
 from packer.images import sniff
-from packer.pack.collection import ChangedPack, PackRecipe, selected
+from packer.pack.derived_pack import ChangedPack, PackRecipe, selected
 from packer.pack.extra_files import ExtraFiles
 from packer.pack.manifest import PACK_KIND, Manifest
 from packer.pack.source_paths import made_of

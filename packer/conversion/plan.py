@@ -17,7 +17,7 @@ from packer.conversion.options import ConversionOptions
 from packer.conversion.stored_schema import make_stored_schema
 from packer.errors import BadInput, BadInputs, InvalidRequest, PackerError
 from packer.geometry import Resize
-from packer.geometry.random import shuffled
+from packer.geometry.random_numbers import shuffled
 from packer.pack.extra_files import ChosenExtras, choose_extras
 from packer.pack.label_orientation import HOW_TO_FRAME
 from packer.pack.manifest import VERSION

@@ -1,6 +1,6 @@
 """Publication: collects the parts of one plan and turns the parts into a pack. `FolderPublication` writes to a folder.
 
-A pack on disk is built in a work folder next to the target (see work_folder_names.py). Each finished part has a record
+A pack on disk is built in a work folder next to the target (see work_folder_layout.py). Each finished part has a record
 file. Each record is written to a temporary file, synced and renamed, so a record is complete or absent. A later run
 skips the recorded parts. A copy of a work folder lacks the marker of a work folder and is refused.
 
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from packer import __version__
 from packer.conversion.build_part import FinishedPart
 from packer.conversion.plan import Plan
-from packer.conversion.work_folder_names import ATTEMPTS, BEING_WRITTEN, DONE, PACK, PIECES, PLAN, RECORD
+from packer.conversion.work_folder_layout import ATTEMPTS, BEING_WRITTEN, DONE, PACK, PIECES, PLAN, RECORD
 from packer.errors import CorruptPack, InvalidRequest, PackerError, PackExists, StorageError
 from packer.files.digest import part_bytes
 from packer.files.folder_handle import FolderHandle, link

@@ -13,11 +13,11 @@ from packer import sources
 from packer.conversion.options import preset_source_options
 from packer.errors import BadInput, InvalidRequest, naming_memory
 from packer.pack import manifest as manifests
-from packer.pack.collection import FolderRecipe, PackRecipe
+from packer.pack.derived_pack import FolderRecipe, PackRecipe
 from packer.sources import _recognition
-from packer.sources._options import INTERNAL, OPTIONS, UNCHECKED, flag
+from packer.sources._option_table import INTERNAL, OPTIONS, UNCHECKED, flag
 from packer.sources._trees.file_tree import FileTree
-from packer.sources._trees.listing import scan
+from packer.sources._trees.folder_scan import scan
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.base import Source
 from packer.stores.url import URLPath, path_or_url

@@ -43,7 +43,7 @@ from packer.conversion.publication import (
     read_plan,
     record_name,
 )
-from packer.conversion.work_folder_names import NAMES, PACK, PIECES
+from packer.conversion.work_folder_layout import NAMES, PACK, PIECES
 from packer.errors import InvalidRequest, NoObject, PackExists, StorageError, printable
 from packer.files.folder_handle import FolderHandle
 from packer.files.storage_errors import failing

@@ -21,14 +21,14 @@ from typing import Any, Literal, Self
 
 from packer import __version__, codecs, formats
 from packer.conversion.build_part import PartWriter, WrittenPart, finish_part
-from packer.conversion.conversion_run import ConversionRun
 from packer.conversion.convert import ConversionSummary, completed_run, format_of
 from packer.conversion.encode import SKIP_ADVICE, Encoded, Failure
 from packer.conversion.options import MOST_PART_BYTES, ConversionOptions, Validate
+from packer.conversion.pack_build import ConversionRun
 from packer.conversion.plan import Plan
 from packer.conversion.publication import FolderPublication, check_target, read_plan, read_records
 from packer.conversion.stored_schema import ORIENTATION, SOURCE_SIZE, make_stored_schema
-from packer.conversion.work_folder_names import NAMES
+from packer.conversion.work_folder_layout import NAMES
 from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
@@ -39,7 +39,7 @@ from packer.sources.base import Sample
 from packer.sources.objects._object_values import Axes
 from packer.sources.objects._written_samples import WrittenSamples, kinds_and_codecs, written_fields
 from packer.stores.url import URLPath, path_or_url
-from packer.system.argument_checks import check_arguments
+from packer.system.argument_types import check_arguments
 from packer.system.parallel import usable_cores
 
 _WAITING = 4  # samples that wait, for each thread

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.copies.copy_sources import CopySource
-from packer.copies.owned_folder import Lease, NewFile, OwnedFolder, lease, lock_alone, open_lockable
+from packer.copies.leased_folder import Lease, NewFile, OwnedFolder, lease, lock_alone, open_lockable
 from packer.copies.pack_files import PackFile, in_blocks
 from packer.errors import DamagedObject, InvalidRequest, StorageError
 from packer.files.digest import part_sha256

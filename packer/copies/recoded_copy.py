@@ -14,22 +14,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from packer import codecs, formats
-from packer.conversion.conversion_run import Estimate, estimate
 from packer.conversion.convert import convert_source
 from packer.conversion.options import MOST_EXTRAS_BYTES, ConversionOptions
+from packer.conversion.pack_build import Estimate, estimate
 from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import Plan, make_plan
 from packer.conversion.publication import read_plan
-from packer.conversion.work_folder_names import NAMES
+from packer.conversion.work_folder_layout import NAMES
 from packer.copies import capacity
 from packer.copies.capacity import SpaceNeeded
-from packer.copies.owned_folder import OwnedFolder
+from packer.copies.leased_folder import OwnedFolder
 from packer.copies.staged_copies import StagedCopy, check_codec
 from packer.copies.stager import Hooks, Staged, StageOptions, remove_replaced
 from packer.errors import CorruptPack, InvalidRequest, PackerError, StorageError
 from packer.files.work_folder import work_folder
 from packer.pack import manifest as manifests
-from packer.pack.collection import FolderRecipe
+from packer.pack.derived_pack import FolderRecipe
 from packer.pack.reader import Pack
 from packer.schema import Schema
 from packer.stores.url import URLPath

@@ -16,14 +16,14 @@ from os import PathLike
 from pathlib import Path
 
 from packer.copies.copy_sources import RemoteFiles, check_no_folders
-from packer.copies.owned_folder import Lease
+from packer.copies.leased_folder import Lease
 from packer.copies.pack_files import PackFile, extra_files, in_blocks, index_files, part_files
 from packer.copies.part_cache import PartCache, cache_folder
 from packer.copies.part_prefetch import PartPrefetch
 from packer.errors import CorruptPack, DamagedObject, InvalidRequest
 from packer.files.storage_errors import failing
 from packer.pack import manifest as manifests
-from packer.pack.collection import PackRecipe
+from packer.pack.derived_pack import PackRecipe
 from packer.pack.manifest import NAME, Manifest
 from packer.pack.part_readers import Key, open_readers
 from packer.pack.reader import Pack, VerifyMode

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer import codecs
-from packer.conversion.work_folder_names import DONE, NAMES
-from packer.copies.owned_folder import CODEC, Lease, NewFile, OwnedFolder, copy_name, exclusive, lease
+from packer.conversion.work_folder_layout import DONE, NAMES
+from packer.copies.leased_folder import CODEC, Lease, NewFile, OwnedFolder, copy_name, exclusive, lease
 from packer.copies.pack_files import PackFile, extra_files, index_files, part_files
 from packer.errors import CorruptPack, InvalidRequest, Locked, StorageError, UnsafePath, printable
 from packer.files.digest import part_bytes
@@ -32,7 +32,7 @@ from packer.files.storage_errors import failing
 from packer.files.terminal_output import shell_word
 from packer.files.work_folder import beside, work_folder
 from packer.pack import manifest as manifests
-from packer.pack.collection import FolderRecipe
+from packer.pack.derived_pack import FolderRecipe
 from packer.pack.manifest import EXTRAS, INDEX, Manifest
 from packer.pack.reader import Pack, VerifyMode
 from packer.pack.unlisted_files import PACK_NAMES

@@ -12,7 +12,7 @@ from pathlib import Path
 from packer.copies import capacity
 from packer.copies.capacity import SpaceKept, SpaceNeeded
 from packer.copies.copy_sources import FolderFiles, RemoteFiles, open_files
-from packer.copies.owned_folder import OwnedFolder
+from packer.copies.leased_folder import OwnedFolder
 from packer.copies.pack_files import PackFile, in_blocks, part_files
 from packer.copies.staged_copies import StagedCopy, copies
 from packer.errors import CorruptPack, InvalidRequest, Locked, PackerError, StorageError, StoreError, UnsafePath

@@ -21,10 +21,10 @@ from packer.datasets.pack_dataset import open as open_pack
 from packer.errors import InvalidRequest, UnknownKey, WrongType
 from packer.geometry import Geometry, draw
 from packer.loading.batch_jobs import unwrapped
-from packer.loading.sampling import EpochSteps, Indices, Order, Step, rank_and_world_size
+from packer.loading.sample_order import EpochSteps, Indices, Order, Step, rank_and_world_size
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field
-from packer.system.argument_checks import check_parameters
+from packer.system.argument_types import check_parameters
 
 LastBatch = Literal["partial", "drop", "fill"]
 Array = npt.NDArray[Any]

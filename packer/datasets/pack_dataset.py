@@ -19,15 +19,15 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from packer.copies.staged_copies import StagedRecipe
-from packer.datasets import row_operations as rows
+from packer.datasets import rows_and_columns as rows
 from packer.datasets.batch import Batch, as_pil, as_tv, image_transforms, moving_transform
 from packer.datasets.batch_decoder import BatchDecoder, CollateFields, PackBatchDecoder, Take, take_new
 from packer.errors import BadIndex, InvalidRequest, UnknownKey, WrongType, printable
 from packer.geometry import BoxRule, Geometry, draw
 from packer.images import DCT, DecoderName
-from packer.pack import collection
+from packer.pack import derived_pack
 from packer.pack import manifest as manifests
-from packer.pack.collection import ChangedPack, JoinedPacks, PackRecipe
+from packer.pack.derived_pack import ChangedPack, JoinedPacks, PackRecipe
 from packer.pack.manifest import COLLECTION, Manifest
 from packer.pack.part_readers import open_unreplaced
 from packer.pack.reader import Pack, VerifyMode
@@ -35,14 +35,14 @@ from packer.pack.sample_decoder import SampleDecoder
 from packer.registry import import_or_explain
 from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.stores.url import StoreURL, is_url, path_or_url
-from packer.system.argument_checks import check_arguments, check_parameters
+from packer.system.argument_types import check_arguments, check_parameters
 from packer.system.shared_memory import SharedMemory
 
 if TYPE_CHECKING:  # a pack in a folder is opened without the modules for URLs
     import pyarrow
 
     from packer.copies.part_schedule import PartSchedule
-    from packer.datasets.row_operations import DatasetColumns
+    from packer.datasets.rows_and_columns import DatasetColumns
     from packer.inspect.notebook import Drawing
 
 Output = Literal["torch", "numpy", "pil", "tv"]
@@ -763,7 +763,7 @@ class PackDataset(Dataset[Any]):
             UnknownKey: No sample has a key of `values`.
         """
         field, given = rows.new_values(self.columns(), name, values, kind=kind, classes=classes)
-        return self.over(ChangedPack(self.recipe(), partial(collection.with_field, field=field, values=given)))
+        return self.over(ChangedPack(self.recipe(), partial(derived_pack.with_field, field=field, values=given)))
 
     def rename(self, **names: str) -> Self:
         """Return a dataset whose fields have other names, such as rename(rgb="image").
@@ -775,7 +775,7 @@ class PackDataset(Dataset[Any]):
             UnknownKey: The pack does not have a field.
             InvalidRequest: Two fields would have one name, or the field is `key`.
         """
-        other = self.over(ChangedPack(self.recipe(), partial(collection.renamed, names=names)))
+        other = self.over(ChangedPack(self.recipe(), partial(derived_pack.renamed, names=names)))
         other.as_tuple = tuple(names.get(name, name) for name in self.as_tuple) if self.as_tuple is not None else None
         other._fields = tuple(names.get(name, name) for name in self._fields) if self._fields is not None else None
         return other
@@ -802,7 +802,7 @@ class PackDataset(Dataset[Any]):
             PackExists: The folder exists.
             StorageError: The disk fails.
         """
-        from packer.conversion.collection_folder import save_collection  # training does not need it
+        from packer.conversion.derived_pack_writer import save_collection  # training does not need it
 
         with closing(self._chosen_recipe(self.pack_indices(np.arange(len(self)))).open(self._verify)) as pack:
             save_collection(pack, Path(path))
@@ -816,7 +816,7 @@ class PackDataset(Dataset[Any]):
         return self._recipe if self._takes_all else self._chosen_recipe(self.pack_indices(np.arange(len(self))))
 
     def _chosen_recipe(self, chosen: npt.NDArray[np.int64]) -> PackRecipe:
-        return ChangedPack(self._recipe, partial(collection.selected, indices=chosen))
+        return ChangedPack(self._recipe, partial(derived_pack.selected, indices=chosen))
 
     def _with_positions(self, positions: npt.NDArray[np.int64]) -> Self:
         """Return a dataset of the samples at these positions, over the same open pack."""
@@ -1097,7 +1097,7 @@ def joined(datasets: Sequence[PackDataset], prefixes: Sequence[str]) -> PackData
     recipes = [
         each.recipe()
         if each.fields is None
-        else ChangedPack(each.recipe(), partial(collection.only_fields, names=each.fields))
+        else ChangedPack(each.recipe(), partial(derived_pack.only_fields, names=each.fields))
         for each in datasets
     ]
     return datasets[0].over(JoinedPacks(recipes, prefixes))

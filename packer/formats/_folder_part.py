@@ -28,7 +28,7 @@ from packer.errors import CorruptPack, InvalidRequest, PackerError, StorageError
 from packer.files.npy_arrays import npy_header_of_size
 from packer.files.safe_paths import open_beneath
 from packer.formats import base
-from packer.formats._columns import (
+from packer.formats._column_part import (
     MOST_END_BYTES,
     Array,
     ArraySpan,

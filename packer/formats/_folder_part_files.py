@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packer.errors import CorruptPack, OutOfMemory, PackerError, StorageError
 from packer.files.safe_paths import open_beneath
-from packer.formats._columns import is_machine_error
+from packer.formats._column_part import is_machine_error
 from packer.formats._folder_part import FOLDER_FLAGS, TABLE
 from packer.system.buffer_pool import BufferPool, pageable
 

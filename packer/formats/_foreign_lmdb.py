@@ -13,7 +13,7 @@ from typing import ClassVar
 from packer.errors import BadInput, StorageError
 from packer.formats._foreign_part import ForeignWriter
 from packer.formats._new_lmdb import NewLMDB, file_bytes
-from packer.layouts import lmdb_pages
+from packer.layouts import lmdb_reader
 
 
 class ForeignLMDBWriter(ForeignWriter):
@@ -59,7 +59,7 @@ class ForeignLMDBWriter(ForeignWriter):
         found = array("q", bytes(8 * len(self._inner)))
         with _WholeFile(self.path / self.layout.data) as file:
             try:
-                for entry in lmdb_pages.entries(file):
+                for entry in lmdb_reader.entries(file):
                     row = self._row(entry.key)
                     if row is not None:
                         found[row] = entry.offset

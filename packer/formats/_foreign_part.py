@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from packer.errors import CorruptPack, InvalidRequest
 from packer.formats import base
-from packer.formats._columns import mapping
+from packer.formats._column_part import mapping
 from packer.formats._folder_part import TABLE, FolderReader, FolderWriter, Tables, open_file
 from packer.schema import DTYPES, KEY, PIXEL_KINDS, Field, Schema, StoredForm
 

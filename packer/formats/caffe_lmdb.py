@@ -23,7 +23,7 @@ from packer.formats._foreign_lmdb import ForeignLMDBWriter
 from packer.formats._foreign_part import IMAGE, LABEL, ForeignLayout, ForeignReader, in_slot_image
 from packer.images import sniff
 from packer.layouts import datum
-from packer.layouts.lmdb_pages import MOST_KEY_BYTES
+from packer.layouts.lmdb_reader import MOST_KEY_BYTES
 from packer.schema import KEY, MOST_PIXELS, Schema
 
 SUFFIX = ""

@@ -25,7 +25,7 @@ import numpy as np
 
 from packer.errors import CorruptPack, PackerError, StorageError
 from packer.files.hdf5_safety import H5_ERRORS, is_hard_link, is_one_piece, open_read_only
-from packer.formats._columns import (
+from packer.formats._column_part import (
     MOST_END_BYTES,
     Array,
     ArraySpan,

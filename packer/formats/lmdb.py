@@ -8,7 +8,7 @@ Layout of `part-00000.lmdb` (LMDB data format 1, one unnamed database, no subfol
 | fields + position of the field in the schema    |                                                                |
 | b"packer", written last                         | JSON {"fields": [names in order], "samples": rows}             |
 
-packer.layouts.lmdb_pages describes the pages.
+packer.layouts.lmdb_reader describes the pages.
 """
 
 import mmap
@@ -20,9 +20,9 @@ from struct import Struct
 
 from packer.errors import CorruptPack, InvalidRequest, PackerError
 from packer.formats import base
-from packer.formats._columns import check_end, end_record, mapping, opening
+from packer.formats._column_part import check_end, end_record, mapping, opening
 from packer.formats._new_lmdb import NewLMDB, file_bytes
-from packer.layouts.lmdb_pages import HEADER_BYTES, LEAF, Tree
+from packer.layouts.lmdb_reader import HEADER_BYTES, LEAF, Tree
 from packer.schema import Buffer, Schema
 
 SUFFIX = ".lmdb"

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from packer.errors import CorruptPack, StorageError
-from packer.formats._columns import (
+from packer.formats._column_part import (
     MOST_END_BYTES,
     ArraySpan,
     ColumnReader,

@@ -1,7 +1,7 @@
 """Geometry: resizes, crops, flips and rotations as one matrix per sample, applied to images, points and boxes."""
 
 from packer.geometry.box_rule import BoxRule
-from packer.geometry.random import draw, shuffled
+from packer.geometry.random_numbers import draw, shuffled
 from packer.geometry.transforms import (
     CenterCrop,
     Compose,

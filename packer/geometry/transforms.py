@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry.view import View, identity, resized_crop
-from packer.system.argument_checks import check_switches
+from packer.system.argument_types import check_switches
 
 MOST_PX = 1 << 20  # largest side of an output image
 _TRIES = 10  # number of random boxes of RandomResizedCrop

@@ -41,7 +41,7 @@ from packer.images import DCT, DecoderName
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack, VerifyMode
 from packer.schema import PIXEL_KINDS
-from packer.system.argument_checks import check_parameters
+from packer.system.argument_types import check_parameters
 
 Pixels = Literal["float32", "uint8"]
 Number = Any  # a number, or a tensor with one number

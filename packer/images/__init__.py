@@ -26,8 +26,8 @@ from packer.images.decode import (
     validate,
 )
 from packer.images.field_decoder import Decoder, StoredImage
-from packer.images.headers import file_suffixes, sniff
-from packer.images.headers._header_record import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
+from packer.images.file_types import file_suffixes, sniff
+from packer.images.file_types._header_record import MAX_DECODED_BYTES, MAX_PIXELS, MAX_SCAN_PIXELS, MAX_SCANS, Header
 from packer.images.mask_alpha_loss import loses_alpha
 
 __all__ = [

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from packer.errors import BadInput, InvalidRequest
 from packer.geometry import View
 from packer.images.backends import strict_jpeg
-from packer.images.headers import check_end, jpeg, npy, sniff
-from packer.images.headers._header_record import Buffer, Header
+from packer.images.file_types import check_end, jpeg, npy, sniff
+from packer.images.file_types._header_record import Buffer, Header
 from packer.images.strict_check import check_data as check_all_data
 from packer.registry import import_or_explain
 from packer.schema import MASK_DTYPES, PIXEL_KINDS

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from packer.geometry import View
 from packer.images.backends import strict_jpeg
 from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
-from packer.images.headers import sniff
-from packer.images.headers._header_record import MAX_PIXELS, Buffer, Header
+from packer.images.file_types import sniff
+from packer.images.file_types._header_record import MAX_PIXELS, Buffer, Header
 from packer.images.restart_interval_table import HEAD_BYTES
 from packer.registry import import_or_explain
 from packer.system.exact_casts import target

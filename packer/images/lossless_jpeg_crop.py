@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from packer.images.headers._header_record import Buffer, Header, Intervals
-from packer.images.headers.jpeg import END
+from packer.images.file_types._header_record import Buffer, Header, Intervals
+from packer.images.file_types.jpeg import END
 from packer.images.restart_interval_table import Bounds, bounds, codes_before, disagreement, markers_before, pairs
 from packer.system.thread_scratch import ThreadScratch
 

@@ -9,7 +9,7 @@ adds the lengths.
 import numpy as np
 import numpy.typing as npt
 
-from packer.images.headers._header_record import Buffer, damaged
+from packer.images.file_types._header_record import Buffer, damaged
 
 _CLEAR, _END, _FIRST = 256, 257, 258
 # libtiff's decoder has 4096 + 1024 entries, for encoders that clear the table late

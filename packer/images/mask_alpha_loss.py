@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput
-from packer.images.headers import check_end, npy
-from packer.images.headers._header_record import Buffer, Header
+from packer.images.file_types import check_end, npy
+from packer.images.file_types._header_record import Buffer, Header
 from packer.registry import import_or_explain
 from packer.schema import MASK_DTYPES
 

@@ -31,7 +31,7 @@ from packer.geometry import View
 from packer.geometry.warp import image
 from packer.geometry.warp.axis_aligned_steps import AxisAlignedSteps, axis_aligned_steps, needed
 from packer.images.backends import strict_jpeg
-from packer.images.headers._header_record import Buffer, Header
+from packer.images.file_types._header_record import Buffer, Header
 from packer.system.exact_casts import target
 from packer.system.thread_scratch import ThreadArrays, ThreadScratch
 

@@ -35,8 +35,8 @@ from packer.images import lossless_jpeg_crop
 from packer.images.backends import strict_jpeg
 from packer.images.backends.strict_jpeg import RegionDecoder
 from packer.images.decode import DEFAULT_OPTIONS, DecodeOptions, decode
-from packer.images.headers._header_record import Buffer, Header
-from packer.images.headers.jpeg import END
+from packer.images.file_types._header_record import Buffer, Header
+from packer.images.file_types.jpeg import END
 from packer.images.lossless_jpeg_crop import FEWEST_PX, FULL_SCALE, Box, TopRows, Window, span
 from packer.system.exact_casts import target
 from packer.system.thread_scratch import ThreadScratch

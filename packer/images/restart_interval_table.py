@@ -25,8 +25,8 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from packer.images.headers._header_record import Buffer, Header, Intervals, damaged
-from packer.images.headers.jpeg import END, TABLE
+from packer.images.file_types._header_record import Buffer, Header, Intervals, damaged
+from packer.images.file_types.jpeg import END, TABLE
 from packer.system.thread_scratch import ThreadScratch
 
 Bounds = npt.NDArray[np.int64]

@@ -34,8 +34,8 @@ from typing import NamedTuple
 
 from packer.errors import DamagedImage
 from packer.images.backends import strict_jpeg
-from packer.images.headers import jpeg, png, pnm, tiff, webp
-from packer.images.headers._header_record import MAX_DECODED_BYTES, Buffer, Header, damaged
+from packer.images.file_types import jpeg, png, pnm, tiff, webp
+from packer.images.file_types._header_record import MAX_DECODED_BYTES, Buffer, Header, damaged
 from packer.registry import import_or_explain
 
 MAX_PIECES = 1 << 16  # strips or tiles; each costs up to 0.1 ms here

@@ -27,7 +27,7 @@ from packer.pack.reader import Pack
 from packer.pack.source_paths import SourcePath, SourcePaths, asked_of_source
 from packer.schema import PIXEL_KINDS, Buffer, Field, StoredForm
 from packer.stores.url import URLPath, path_or_url
-from packer.system.argument_checks import check_switches
+from packer.system.argument_types import check_switches
 from packer.system.progress_callback import ProgressCallback, ProgressCounter
 
 _NUMBERS = (".npy",)  # for values that are not a file

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.codecs.base import StoredImage
-from packer.geometry.warp.depth import is_valid
+from packer.geometry.warp.depth_and_mask import is_valid
 from packer.images import Header
 from packer.schema import Field
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from packer.codecs.base import StoredImage
 from packer.errors import InvalidRequest
 from packer.geometry import View, move_values, resized_crop
-from packer.geometry.warp.depth import is_valid
+from packer.geometry.warp.depth_and_mask import is_valid
 from packer.inspect.palette import GROUND, Pixels
 from packer.inspect.value_drawing import (
     Form,

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from packer.errors import InvalidRequest
 from packer.geometry import View, resized_crop
 from packer.geometry.warp import warp
-from packer.geometry.warp.depth import is_valid
+from packer.geometry.warp.depth_and_mask import is_valid
 from packer.inspect.palette import GROUND, HATCH, HATCH_PX, SHAPES, VOID, Color, Pixels, class_color, viridis
 
 _OPACITY = 0.3  # A mask over an image has an opaque outline.

@@ -4,7 +4,7 @@ Other tools pickle tuples of bytes and numbers into LMDBs. `pickletools` parses 
 that only build values are executed here, and all others are refused: no name is ever imported or called.
 The names in `_GLOBALS` are recognized: pickles contain NumPy's numbers as calls of them, and protocols up to 2 also
 bytes. The results are bytes and arrays of a fixed set of dtypes. With the storages of a torch file
-(packer.layouts.torch_file), the names in `_TORCH` are recognized too, and tensors become arrays.
+(packer.layouts.torch_file_reader), the names in `_TORCH` are recognized too, and tensors become arrays.
 """
 
 import io

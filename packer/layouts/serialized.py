@@ -11,7 +11,7 @@ import numpy as np
 
 from packer.errors import BadInput
 from packer.files.npy_arrays import dtype_of
-from packer.layouts import arrow_payload
+from packer.layouts import pyarrow_serialized
 from packer.registry import import_or_explain
 
 Serializer = Literal["pyarrow", "msgpack", "pickle"]
@@ -24,7 +24,7 @@ _SURROGATE = re.compile("[\udc80-\udcff]")
 
 def serializer_of(value: bytes) -> Serializer:
     """Return the serializer that wrote a value, by the first bytes; "pickle" if no other matches."""
-    if arrow_payload.is_payload(value):
+    if pyarrow_serialized.is_payload(value):
         return "pyarrow"
     return "msgpack" if value and value[0] in _MSGPACK else "pickle"
 
@@ -36,7 +36,7 @@ def loads(value: bytes) -> Any:
     """
     from packer.layouts import pickled  # imports a large table, which is not always needed
 
-    readers = {"pyarrow": arrow_payload.loads, "msgpack": msgpack_value, "pickle": pickled.loads}
+    readers = {"pyarrow": pyarrow_serialized.loads, "msgpack": msgpack_value, "pickle": pickled.loads}
     return readers[serializer_of(value)](value)
 
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.loading.background_iterator import BackgroundIterator
+    from packer.loading.cuda_prefetcher import CUDAPrefetcher, DataLoaderX
     from packer.loading.loader import Loader
     from packer.loading.mix import Mix
-    from packer.loading.prefetchers import CUDAPrefetcher, DataLoaderX
     from packer.loading.size_buckets import SizeBuckets
     from packer.loading.weights import balanced
 
@@ -15,8 +15,8 @@ __all__ = ["BackgroundIterator", "CUDAPrefetcher", "DataLoaderX", "Loader", "Mix
 
 _HOMES = {
     "BackgroundIterator": "packer.loading.background_iterator",
-    "CUDAPrefetcher": "packer.loading.prefetchers",
-    "DataLoaderX": "packer.loading.prefetchers",
+    "CUDAPrefetcher": "packer.loading.cuda_prefetcher",
+    "DataLoaderX": "packer.loading.cuda_prefetcher",
     "Loader": "packer.loading.loader",
     "Mix": "packer.loading.mix",
     "SizeBuckets": "packer.loading.size_buckets",

@@ -16,7 +16,7 @@ from packer.datasets.batch_decoder import Take
 from packer.datasets.pack_dataset import PackDataset, RandomStream
 from packer.errors import PackerError, printable
 from packer.geometry import Geometry, draw
-from packer.loading.sampling import Indices, Step
+from packer.loading.sample_order import Indices, Step
 from packer.loading.thread_engine import BatchJob
 
 Collate = Callable[[Sequence[Any]], Any]

@@ -25,8 +25,8 @@ from typing import Any, Protocol
 import torch
 
 from packer.errors import InvalidRequest
-from packer.loading.nested_tensors import mapped, tensors
-from packer.system.argument_checks import check_switches
+from packer.loading.tensor_pytree import mapped, tensors
+from packer.system.argument_types import check_switches
 from packer.system.buffer_pool import PooledBuffer
 
 MeanStd = tuple[Sequence[float], Sequence[float]]

@@ -18,19 +18,19 @@ from packer.datasets.batch_decoder import take_from
 from packer.datasets.pack_dataset import PackDataset
 from packer.errors import InvalidRequest, WrongType, printable
 from packer.geometry import Geometry
-from packer.loading import sampling
+from packer.loading import sample_order
 from packer.loading.batch_jobs import BatchJobs, members, packs_in, unwrapped
-from packer.loading.batch_order import BatchOrder, BatchPasses, UserBatches
+from packer.loading.batch_sampler_order import BatchOrder, BatchPasses, UserBatches
 from packer.loading.block_order import BlockOrder, block_order
+from packer.loading.cuda_prefetcher import TransferPass
 from packer.loading.device_transfer import MeanStd, PostProcessing, device_of, pinned, transfer_to
 from packer.loading.mix import Mix
-from packer.loading.prefetchers import TransferPass
 from packer.loading.process_engine import WorkerPool
-from packer.loading.sampling import LoaderState, Order, Step, Steps, rank_and_world_size, state_from
+from packer.loading.sample_order import LoaderState, Order, Step, Steps, rank_and_world_size, state_from
 from packer.loading.shuffle_quality import POOR_VARIANCE_RATIO, label_field, shuffle_quality
 from packer.loading.thread_engine import Pass, ThreadEngine
 from packer.loading.weights import weighted_batches
-from packer.system.argument_checks import check_parameters
+from packer.system.argument_types import check_parameters
 from packer.system.buffer_pool import BufferPool, pageable
 from packer.system.parallel import usable_cores
 
@@ -339,8 +339,8 @@ class Loader:
         if self.order.steps_per_epoch is not None:
             return _Epoch(self, self._running_stream(), self._pass_number, left=len(self) - self._state.step)
         if self._sampler_state is not None:  # no batch of the last pass was taken: it is repeated in the same order
-            sampling.restore(self.order.sampler, self._sampler_state, begun=False)
-        self._sampler_state = sampling.state_of(self.order.sampler)
+            sample_order.restore(self.order.sampler, self._sampler_state, begun=False)
+        self._sampler_state = sample_order.state_of(self.order.sampler)
         batches = self._pass(self.epoch, self._state.step)
         self._passes.add(batches)
         return _Epoch(self, batches, self._pass_number)
@@ -426,7 +426,7 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the loader as a dict of numbers and texts. Only batches that you received count."""
-        sampler = self._sampler_state if self._sampler_state is not None else sampling.state_of(self.order.sampler)
+        sampler = self._sampler_state if self._sampler_state is not None else sample_order.state_of(self.order.sampler)
         return {**self._identity(), **self._state.state(), "sampler_state": sampler}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -442,7 +442,7 @@ class Loader:
                 )
         resumed = state_from(state)
         resumed.on(self._current_order())
-        sampling.restore(self.order.sampler, state.get("sampler_state"), begun=resumed.step > 0)
+        sample_order.restore(self.order.sampler, state.get("sampler_state"), begun=resumed.step > 0)
         self._stop()
         self._state, self._resumed, self._sampler_state = resumed, True, None
         self._pass_number += 1

@@ -26,10 +26,10 @@ from packer.datasets.pack_dataset import PackDataset, joined
 from packer.errors import InvalidRequest, WrongType
 from packer.geometry import shuffled
 from packer.loading.batch_jobs import unwrapped
-from packer.loading.batch_order import BatchPasses
-from packer.loading.sampling import Indices, Step
+from packer.loading.batch_sampler_order import BatchPasses
+from packer.loading.sample_order import Indices, Step
 from packer.loading.weights import WeightedBatches
-from packer.system.argument_checks import check_parameters
+from packer.system.argument_types import check_parameters
 
 _OF_DATASET = 0x64617461736574  # seed of other random numbers than those of the geometry
 _DIGITS = 6  # the length of an epoch in samples is rounded to it, because 70 / 0.7 is more than 100

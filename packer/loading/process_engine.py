@@ -25,8 +25,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from packer.errors import InvalidRequest, PackerError
 from packer.loading.batch_jobs import BatchJobs
-from packer.loading.nested_tensors import mapped
-from packer.loading.sampling import Step
+from packer.loading.sample_order import Step
+from packer.loading.tensor_pytree import mapped
 from packer.loading.thread_engine import BatchSource
 from packer.system._torch_private import end_workers
 from packer.system.buffer_pool import BufferPool, Bytes

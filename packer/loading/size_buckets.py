@@ -18,8 +18,8 @@ from packer.datasets.pack_dataset import PackDataset
 from packer.errors import InvalidRequest
 from packer.geometry import shuffled
 from packer.loading.batch_jobs import unwrapped
-from packer.loading.sampling import Indices, Step
-from packer.system.argument_checks import check_parameters
+from packer.loading.sample_order import Indices, Step
+from packer.system.argument_types import check_parameters
 
 _OF_BATCHES = 0x62617463686573  # seed of other random numbers than those of the samples
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from packer.errors import InvalidRequest
 from packer.geometry import draw, shuffled
-from packer.loading.sampling import Step
+from packer.loading.sample_order import Step
 
 Weights = npt.NDArray[np.float64]
 # seeds of other random numbers than those of the order and of the geometry

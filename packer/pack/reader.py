@@ -43,8 +43,8 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 @functools.cache
 def _gathering() -> ModuleType:
-    """Import and return packer.system.array_gathering at first use, because only `gather` needs it and OpenCV."""
-    return import_or_explain("packer.system.array_gathering", "batches of raw images")
+    """Import and return packer.system.buffer_stacking at first use, because only `gather` needs it and OpenCV."""
+    return import_or_explain("packer.system.buffer_stacking", "batches of raw images")
 
 
 @dataclass(frozen=True)

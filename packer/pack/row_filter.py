@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import InvalidRequest
-from packer.pack.pack_columns import Columns, Kind, Mask, PackColumns
+from packer.pack.filter_columns import Columns, Kind, Mask, PackColumns
 
 MOST_CHARACTERS = 10_000
 MOST_DEPTH = 100  # of parentheses and `not`

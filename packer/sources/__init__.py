@@ -13,7 +13,7 @@ from typing import ClassVar, Unpack
 
 from packer.errors import WrongType
 from packer.registry import Registry
-from packer.sources._options import OPTIONS, SourceOptions
+from packer.sources._option_table import OPTIONS, SourceOptions
 
 registry = Registry(__name__, __path__[0], "source")
 names = registry.names

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 from packer.errors import BadInput, InvalidRequest
 from packer.schema import PIXEL_KINDS, Field, Schema
 from packer.sources import base
-from packer.sources._listed_source import NO_LISTS, FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._name_words import ordered_splits
+from packer.sources._small_file_source import NO_LISTS, FileRole, FileSample, ListedSource
 from packer.sources._trees.file_tree import FileTree
 
 Groups = dict[tuple[str, str], dict[str, list[str]]]  # (folder, key) -> role -> relative paths

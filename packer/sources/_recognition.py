@@ -16,8 +16,8 @@ from packer.sources import load, names
 from packer.sources._file_pattern import is_image
 from packer.sources._message_texts import described, shown
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_scan import scan
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
-from packer.sources._trees.listing import scan
 from packer.sources._trees.open_tree import open_archive, open_tree
 
 _LOOKED_AT = 1000  # number of files of a tar that are inspected

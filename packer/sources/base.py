@@ -12,7 +12,7 @@ A source implements `__len__`, `entry` and `read`. Its constructor sets the attr
 * A source is picklable and thread-safe, and keeps no file open. A source of Python objects is picklable if the objects
   are picklable.
 * The options are the keyword-only parameters of the constructor. Each default can be stored in a manifest: str, int,
-  bool or a tuple of str. packer.sources._options declares each option for the command line.
+  bool or a tuple of str. packer.sources._option_table declares each option for the command line.
 """
 
 import inspect
@@ -27,8 +27,8 @@ from packer.schema import MOST_PIXELS, Schema
 from packer.sources._file_pattern import stored_path
 from packer.sources._message_texts import shown
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_scan import Listing, scan
 from packer.sources._trees.folder_tree import read_file as read_file
-from packer.sources._trees.listing import Listing, scan
 from packer.sources._trees.open_tree import open_tree
 
 if TYPE_CHECKING:

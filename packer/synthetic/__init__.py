@@ -1,6 +1,6 @@
 """Synthetic data sets: images drawn from a seed, in the folder layouts of real data sets.
 
-Demonstrations, tests and benchmarks use synthetic data sets without a download. The module synthetic_set.py describes
+Demonstrations, tests and benchmarks use synthetic data sets without a download. The module set_writer.py describes
 the rules that all sets follow.
 """
 
@@ -11,7 +11,7 @@ from packer.errors import InvalidRequest
 from packer.registry import import_or_explain
 
 if TYPE_CHECKING:
-    from packer.synthetic.synthetic_set import SetSummary
+    from packer.synthetic.set_writer import SetSummary
 
 # set -> module that defines `write_<set>`
 _MODULES = {

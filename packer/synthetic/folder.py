@@ -20,7 +20,7 @@ from packer.synthetic.drawing import (
     make_object,
     photograph,
 )
-from packer.synthetic.synthetic_set import DrawnSample, SetSummary, check_counts, check_size, stream, write_set
+from packer.synthetic.set_writer import DrawnSample, SetSummary, check_counts, check_size, stream, write_set
 
 _SIZES = ((375, 500), (500, 375), (333, 500), (240, 320), (480, 640), (281, 500), (400, 400), (683, 1024))
 

@@ -34,7 +34,7 @@ import numpy as np
 
 from packer.synthetic import drawing
 from packer.synthetic.drawing import KINDS, Floats, Generator, Pixels, Plane, clouds, encode
-from packer.synthetic.synthetic_set import DrawnSample, SetSummary, check_counts, stream, write_set
+from packer.synthetic.set_writer import DrawnSample, SetSummary, check_counts, stream, write_set
 
 # --- grasps of an object, computed from a mask
 

@@ -28,7 +28,7 @@ import numpy as np
 from packer.errors import InvalidRequest
 from packer.synthetic import drawing
 from packer.synthetic.drawing import KINDS, Image, Pixels, Size, encode, encode_photo
-from packer.synthetic.synthetic_set import (
+from packer.synthetic.set_writer import (
     DrawnSample,
     Rows,
     SetSummary,

@@ -13,9 +13,9 @@ from torch.utils.data import Dataset
 
 from packer.errors import PackerError
 from packer.system.resource_usage import cpu_seconds
+from packer.tools.measured_workload import LoaderSetting, Subject
 from packer.tools.report import ToolReport, table
 from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
-from packer.tools.workload import LoaderSetting, Subject
 
 _LEAST_S = 1.0  # least duration of a timed run
 _MOST_PASSES = 50

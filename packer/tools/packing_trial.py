@@ -31,16 +31,16 @@ from packer.files.page_cache import drop, expect_random_reads
 from packer.files.storage_errors import failing, free_bytes
 from packer.geometry import Geometry, Resize
 from packer.images import sniff
-from packer.pack.collection import FolderRecipe
+from packer.pack.derived_pack import FolderRecipe
 from packer.pack.extra_files import choose_extras
 from packer.schema import PIXEL_KINDS, USUAL_PIXELS
 from packer.sources._extend.source_wrapper import subset
 from packer.sources.base import Source, file_paths, read_file
 from packer.system.parallel import ordered_map
 from packer.tools import bench
+from packer.tools.measured_workload import LoaderSetting
 from packer.tools.packing_candidates import Candidate, Speeds, Trial, WholeSet
 from packer.tools.profile import touch
-from packer.tools.workload import LoaderSetting
 
 _LEAST_SAMPLES = 4
 _READINGS = 5

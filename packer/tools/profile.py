@@ -33,8 +33,8 @@ from packer.formats.base import Record
 from packer.geometry import View
 from packer.geometry.warp import warp
 from packer.schema import PIXEL_KINDS, Field
+from packer.tools.measured_workload import Subject, subjects
 from packer.tools.report import ToolReport, table
-from packer.tools.workload import Subject, subjects
 
 STAGES = ("read", "crc", "decode", "warp", "transform", "collate", "copy")
 LASTING = tuple(stage for stage in STAGES if stage != "crc")

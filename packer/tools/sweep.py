@@ -23,7 +23,7 @@ from packer.files.page_cache import cold_sentence, drop
 from packer.system.resource_usage import memory_mb
 
 if TYPE_CHECKING:  # the processes start without it
-    from packer.tools.workload import LoaderSetting, Subject
+    from packer.tools.measured_workload import LoaderSetting, Subject
 
 Answer = Callable[[Any], dict[str, Any]]
 Say = Callable[[str], object]

@@ -20,9 +20,9 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from packer.errors import InvalidRequest
+from packer.tools.measured_workload import LOADERS, LoaderSetting, Subject, evenly, load_function
 from packer.tools.report import ToolReport, table
 from packer.tools.sweep import Answer, Say, SweepRow, cold_notes, sweep
-from packer.tools.workload import LOADERS, LoaderSetting, Subject, evenly, load_function
 
 COLUMNS = ("epoch", "first", "compute", "wait")
 TOLERANCE = 0.05  # relative slowdown for which a setting with fewer workers is preferred

@@ -27,7 +27,7 @@ from packer.datasets.pack_dataset import LMDBDataset
 from packer.errors import CorruptPack, Interrupted, InvalidRequest, PackExists, StorageError
 from packer.files.progress_bar import ProgressBar
 from packer.pack import manifest
-from packer.sources._options import OPTIONS
+from packer.sources._option_table import OPTIONS
 from packer.system.byte_sizes import size_text
 from packer.system.progress_callback import ProgressCounter
 from tests.support import source_trees
@@ -116,7 +116,7 @@ def test_a_dry_run_ends_as_the_real_run_would(tmp_path: Path, monkeypatch: pytes
     told = called("convert", root, target, "--dry-run", "--json")
     assert json.loads(told.stdout) | {"ok": True, "images_checked": False} == json.loads(told.stdout)
     with monkeypatch.context() as patch:
-        patch.setattr("packer.conversion.conversion_run.free_bytes", lambda path: 1000)
+        patch.setattr("packer.conversion.pack_build.free_bytes", lambda path: 1000)
         full = called("convert", root, target, "--dry-run")
         assert isinstance(full.exception, StorageError)
         assert "bytes are needed while packing, 1,000 are free" in str(full.exception)

@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 import packer
-from packer.conversion import conversion_run
-from packer.conversion.conversion_run import estimate
+from packer.conversion import pack_build
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
+from packer.conversion.pack_build import estimate
 from packer.conversion.plan import make_plan
 from packer.datasets.pack_dataset import BMPDataset
 from packer.errors import InvalidRequest, StorageError
@@ -125,7 +125,7 @@ def test_a_part_is_on_disk_before_its_record_is_there(tmp_path: Path, monkeypatc
 def test_the_estimate_counts_files_and_the_disk_must_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(opened(photos(tmp_path / "in", 40, height=64, width=64)), ConversionOptions(to="bmp"))
     assert 40 * (64 * 64 * 3 + 54) < estimate(plan).pack_bytes < 1.25 * 40 * (64 * 64 * 3 + 54)
-    monkeypatch.setattr(conversion_run, "free_files", lambda path: 39)
+    monkeypatch.setattr(pack_build, "free_files", lambda path: 39)
     with pytest.raises(StorageError, match="40 files"):
         convert_source(plan.source, tmp_path / "a.pack", plan.options)
     assert not (tmp_path / "a.pack").exists()

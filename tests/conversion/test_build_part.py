@@ -9,7 +9,7 @@ from packer.conversion.build_part import BuiltPart, PartSpec, build_part
 from packer.conversion.options import ConversionOptions
 from packer.conversion.pack_source import PackSource
 from packer.conversion.plan import Plan, make_plan
-from packer.pack.collection import FolderRecipe
+from packer.pack.derived_pack import FolderRecipe
 from tests.support.conversions import digest, opened, packed
 from tests.support.source_trees import photos
 

@@ -16,9 +16,9 @@ import torch
 
 import packer
 from packer import formats
-from packer.conversion.conversion_run import estimate
 from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
+from packer.conversion.pack_build import estimate
 from packer.conversion.plan import make_plan
 from packer.conversion.source_spec import SourceSpec
 from packer.datasets.pack_dataset import LMDBDataset
@@ -27,7 +27,7 @@ from packer.geometry import CenterCrop
 from packer.images import sniff
 from packer.pack import manifest as manifests
 from packer.pack.verification import problems
-from packer.sources._options import OPTIONS
+from packer.sources._option_table import OPTIONS
 from tests.support import source_trees
 from tests.support.conversions import digest, opened, packed
 from tests.support.source_trees import photos

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from packer import formats
-from packer.conversion import conversion_run
-from packer.conversion.conversion_run import estimate
+from packer.conversion import pack_build
 from packer.conversion.options import ConversionOptions
+from packer.conversion.pack_build import estimate
 from packer.conversion.plan import make_plan
 from packer.errors import StorageError
 from tests.support import fault_injection
@@ -107,7 +107,7 @@ def fill(folder: Path, format: str, shares: int) -> Outcome:
     target = disk / "out"
 
     def others_take_it() -> None:
-        conversion_run.free_bytes = lambda path: 1 << 40
+        pack_build.free_bytes = lambda path: 1 << 40
 
     def work() -> dict[str, int]:
         found = {"refused": 0, "full": 0}
@@ -224,7 +224,7 @@ def test_what_a_part_takes_while_it_is_packed_is_counted(
     spools = formats.load(format).Writer.scratch_bytes(largest) > 0
     assert guess.scratch_bytes == (largest if spools else 0)
     free = [guess.pack_bytes + largest // 2]
-    monkeypatch.setattr(conversion_run, "free_bytes", lambda path: free[0])
+    monkeypatch.setattr(pack_build, "free_bytes", lambda path: free[0])
     if spools:
         with pytest.raises(StorageError, match="needed while packing"):
             packed(source, tmp_path / "out", to=format, part_bytes=0)

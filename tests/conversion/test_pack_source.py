@@ -21,7 +21,7 @@ from packer.errors import BadIndex, BadInputs, InvalidRequest
 from packer.geometry import Resize, identity
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
-from packer.pack.collection import FolderRecipe
+from packer.pack.derived_pack import FolderRecipe
 from packer.pack.index_rebuild import reindex
 from packer.pack.verification import problems
 from packer.sources._extend.source_wrapper import subset

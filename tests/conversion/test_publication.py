@@ -9,7 +9,7 @@ import pytest
 
 from packer.conversion.options import ConversionOptions
 from packer.conversion.publication import FolderPublication
-from packer.conversion.work_folder_names import NAMES
+from packer.conversion.work_folder_layout import NAMES
 from packer.errors import CorruptPack, UnsafePath
 from packer.files.work_folder import work_folder
 

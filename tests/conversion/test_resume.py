@@ -20,7 +20,7 @@ from packer.conversion.convert import convert_source
 from packer.conversion.options import ConversionOptions
 from packer.conversion.plan import make_plan
 from packer.conversion.publication import FolderPublication
-from packer.conversion.work_folder_names import NAMES
+from packer.conversion.work_folder_layout import NAMES
 from packer.errors import CorruptPack, Interrupted, InvalidRequest, StorageError
 from packer.files.work_folder import work_folder
 from tests.support import source_trees

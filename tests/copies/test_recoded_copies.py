@@ -16,13 +16,13 @@ from packer import formats
 from packer.conversion import build_part, plan
 from packer.copies import capacity, recoded_copy
 from packer.copies.capacity import SpaceKept
-from packer.copies.owned_folder import OwnedFolder
+from packer.copies.leased_folder import OwnedFolder
 from packer.copies.recoded_copy import stage_recoded
 from packer.copies.staged_copies import StagedCopy, copies, copies_of
 from packer.copies.stager import Hooks, Staged, StageOptions, stage
 from packer.errors import BadInputs, CorruptPack, InvalidRequest, Locked, StorageError
 from packer.pack import manifest as manifests
-from packer.pack.collection import FolderRecipe
+from packer.pack.derived_pack import FolderRecipe
 from packer.pack.verification import problems
 from packer.system.machine_limits import Machine
 from tests.support import built_packs, fault_injection, source_trees
@@ -238,7 +238,7 @@ def test_an_interrupted_one_goes_on_part_by_part(
         written.append(given[1])
         return original(*given, **named)
 
-    monkeypatch.setattr("packer.conversion.conversion_run.write_part", counted)
+    monkeypatch.setattr("packer.conversion.pack_build.write_part", counted)
     done = staged(pack, base)
     assert written == [1, 2]
     assert digest(done.path) == clean

@@ -11,7 +11,7 @@ import pytest
 
 import packer
 from packer.copies.capacity import SpaceKept
-from packer.copies.owned_folder import OwnedFolder
+from packer.copies.leased_folder import OwnedFolder
 from packer.copies.staged_copies import copies
 from packer.copies.stager import Hooks, Staged, StageOptions, stage
 from packer.errors import CorruptPack, InvalidRequest, ObjectChanged, StorageError, StoreError

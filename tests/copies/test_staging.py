@@ -18,7 +18,7 @@ import packer
 from packer import formats
 from packer.copies import capacity
 from packer.copies.capacity import SpaceKept
-from packer.copies.owned_folder import OwnedFolder
+from packer.copies.leased_folder import OwnedFolder
 from packer.copies.recoded_copy import stage_recoded
 from packer.copies.staged_copies import StagedCopy, copies, copies_of, open_staged
 from packer.copies.stager import Hooks, Staged, StageOptions, stage, stage_or_warm, warmed

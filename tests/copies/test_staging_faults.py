@@ -18,7 +18,7 @@ from packer import formats
 from packer.cli import registry
 from packer.copies import capacity
 from packer.copies.capacity import SpaceKept
-from packer.copies.owned_folder import OwnedFolder
+from packer.copies.leased_folder import OwnedFolder
 from packer.copies.staged_copies import StagedCopy, copies, open_staged
 from packer.copies.stager import Hooks, StageOptions, stage
 from packer.errors import InvalidRequest

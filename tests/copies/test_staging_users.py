@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from packer.cli import registry
-from packer.copies.owned_folder import OwnedFolder
+from packer.copies.leased_folder import OwnedFolder
 from packer.copies.staged_copies import StagedCopy, open_staged
 from packer.pack import manifest as manifests
 from tests.support import built_packs, fault_injection

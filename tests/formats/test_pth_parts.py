@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from packer.errors import CorruptPack
-from packer.formats import _columns
+from packer.formats import _column_part
 from packer.formats.pth import Reader
 from packer.schema import Field, Schema
 from tests.support import built_packs, warm_python
@@ -130,7 +130,7 @@ def test_the_pickle_of_that_test_would_run_code(tmp_path: Path) -> None:
 
 def test_a_finished_part_gives_the_space_of_its_spools_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, not when Python next looks for cycles, in which torch 2.6 leaves what it has saved."""
-    monkeypatch.setattr(_columns, "_MOST_BUFFERED", 300)
+    monkeypatch.setattr(_column_part, "_MOST_BUFFERED", 300)
     gc.disable()
     try:
         built_packs.write_records(tmp_path / "a.pth", built_packs.records(20), "pth")

@@ -8,8 +8,8 @@ from PIL import Image
 
 from packer.errors import PackerError
 from packer.images.field_decoder import HeaderCache
-from packer.images.headers import check_end, sniff
-from packer.images.headers._header_record import MAX_PIXELS, Header
+from packer.images.file_types import check_end, sniff
+from packer.images.file_types._header_record import MAX_PIXELS, Header
 from tests.fuzz.target import Disagreement
 
 _LEARNT = HeaderCache()  # of many files, as a field has them

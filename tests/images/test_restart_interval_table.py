@@ -10,7 +10,7 @@ from PIL import Image
 
 from packer.errors import DamagedImage
 from packer.images import DecodeOptions, decode, restart_interval_table, sniff, validate
-from packer.images.headers._header_record import Intervals
+from packer.images.file_types._header_record import Intervals
 from packer.images.region_decoder import decode_region
 from packer.images.restart_interval_table import bounds, check_table, with_table
 from tests.support import image_files, restart_jpegs

@@ -17,7 +17,7 @@ from packer.datasets.pack_dataset import PackDataset
 from packer.errors import InvalidRequest
 from packer.geometry import RandomResizedCrop
 from packer.loading import Loader
-from packer.loading.sampling import Order, Span, Spans, Step
+from packer.loading.sample_order import Order, Span, Spans, Step
 from tests.support import marked_packs
 from tests.support.sample_digests import digest_of
 

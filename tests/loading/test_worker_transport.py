@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from packer.loading.nested_tensors import tensors
 from packer.loading.process_engine import BatchLayout
+from packer.loading.tensor_pytree import tensors
 from packer.system.buffer_pool import BufferPool
 from packer.system.shared_memory import MappedBuffers, shared
 from tests.support.descriptors import open_files

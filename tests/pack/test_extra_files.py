@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from packer import formats
-from packer.conversion.conversion_run import estimate
 from packer.conversion.options import ConversionOptions
+from packer.conversion.pack_build import estimate
 from packer.conversion.plan import make_plan
 from packer.conversion.source_verification import Comparison
 from packer.errors import CorruptPack, InvalidRequest

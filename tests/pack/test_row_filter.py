@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from packer.errors import CorruptPack, InvalidRequest
-from packer.pack import pack_columns
-from packer.pack.pack_columns import PackColumns
+from packer.pack import filter_columns
+from packer.pack.filter_columns import PackColumns
 from packer.pack.row_filter import MOST_DEPTH, parse
 from packer.pack.sample_index import Index
 from packer.schema import Field, Schema
@@ -297,7 +297,7 @@ def test_texts_are_compared_by_their_bytes(there: list[str], wanted: list[str], 
     captions = [there[number % len(there)] * (1 + number % 3) for number in range(len(keys))]
     known = [*wanted, *there[:2]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pack_columns, "_BLOCK", block)
+        patch.setattr(filter_columns, "_BLOCK", block)
         columns = columns_of([Row(key=key, caption=caption) for key, caption in zip(keys, captions, strict=True)])
         for name, values in (("key", keys), ("caption", captions)):
             equal = {as_bytes(text) for text in known}

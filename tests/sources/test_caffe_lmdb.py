@@ -13,7 +13,7 @@ import packer
 from packer import sources
 from packer.conversion.source_spec import SourceSpec
 from packer.errors import BadInput, InvalidRequest
-from packer.layouts import lmdb_pages
+from packer.layouts import lmdb_reader
 from packer.layouts.datum import parse
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.records._random_access_files import OpenFile
@@ -165,7 +165,7 @@ def test_every_entry_is_found_in_order_whatever_the_depth(tmp_path: Path, count:
     entries = {drawn.randbytes(drawn.choice(lengths)): drawn.randbytes(drawn.choice(sizes)) for _ in range(count)}
     path = lmdb_environment(tmp_path / "a.lmdb", entries, is_folder=False)
     file = OpenFile(SourceRoot(tmp_path), path.name)
-    found = [(entry.key, file.read(entry.offset, entry.size)) for entry in lmdb_pages.entries(file)]
+    found = [(entry.key, file.read(entry.offset, entry.size)) for entry in lmdb_reader.entries(file)]
     assert found == sorted(entries.items())
 
 

@@ -18,7 +18,7 @@ from packer.pack import manifest as manifests
 from packer.sources._recognition import detect
 from packer.sources.annotations.coco import Source
 from packer.sources.base import Sample
-from tests.sources.test_coco_masks import text_of
+from tests.sources.test_rle_and_panoptic import text_of
 from tests.support.foreign_environments import said_by
 from tests.support.image_files import colors, oriented
 from tests.support.layout_trees.coco import annotations, build, image_entry, thing

@@ -10,7 +10,7 @@ from packer.errors import BadInput, InvalidRequest
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._file_source import FileSource, Groups, Policies
-from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
+from packer.sources._small_file_source import FileRole, FileSample, LabelFile, Parsed
 from packer.sources._trees.file_tree import FileTree
 from packer.sources._trees.folder_tree import SourceRoot
 from tests.support.source_trees import image, keys, mask, write

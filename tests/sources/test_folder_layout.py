@@ -15,8 +15,8 @@ from packer.errors import BadInput, InvalidRequest
 from packer.pack import manifest as manifests
 from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources.image_files.folder import Source
-from packer.tools.advice import Question, advise
-from packer.tools.workload import Subject
+from packer.tools.measured_workload import Subject
+from packer.tools.packing_advice import Question, advise
 from tests.support.source_trees import cornell, image, keys, write
 
 

@@ -20,8 +20,8 @@ from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.pack.extra_files import ExtraFiles
 from packer.sources._trees.folder_tree import LinkLeadsOut, SourceRoot
+from packer.tools.measured_workload import Subject
 from packer.tools.packing_candidates import candidates
-from packer.tools.workload import Subject
 from tests.support import source_trees
 from tests.support.command_line import run_here
 from tests.support.conversions import digest, opened, packed

@@ -8,7 +8,7 @@ import pytest
 import packer
 from packer import sources
 from packer.errors import InvalidRequest, WrongType
-from packer.sources._options import OPTIONS
+from packer.sources._option_table import OPTIONS
 from tests.support import source_trees
 from tests.support.conversions import digest
 

@@ -24,7 +24,7 @@ from packer.errors import BadInput, BadInputs, Interrupted, InvalidRequest, Pack
 from packer.pack import manifest as manifests
 from packer.pack.reader import Pack
 from packer.schema import Field
-from packer.sources.objects._object_kinds import ObjectOptions, open_object
+from packer.sources.objects._object_recognition import ObjectOptions, open_object
 from packer.sources.objects._object_source import ObjectSource
 from packer.system.progress_callback import Progress
 from tests.support import object_standins as standins

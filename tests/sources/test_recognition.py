@@ -15,8 +15,8 @@ from packer.sources import _recognition, base
 from packer.sources._file_pattern import is_image
 from packer.sources._recognition import detect
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_scan import scan
 from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources._trees.listing import scan
 from packer.sources.image_files import folder
 from tests.support import archives, layout_trees
 from tests.support.layout_trees import voc

@@ -18,7 +18,7 @@ from packer.errors import BadIndex, BadInput, InvalidRequest
 from packer.files.safe_paths import components
 from packer.schema import Field
 from packer.sources import base
-from packer.sources._options import INTERNAL, OPTIONS
+from packer.sources._option_table import INTERNAL, OPTIONS
 from packer.sources._recognition import detect
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.system.parallel import ordered_map

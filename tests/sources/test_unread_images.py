@@ -19,7 +19,7 @@ from packer.images.backends import pillow_other_formats as pillow
 from packer.inspect.extraction import extract
 from packer.pack import manifest as manifests
 from packer.sources.image_files.folder import Source
-from packer.tools.advice import Question, advise
+from packer.tools.packing_advice import Question, advise
 from tests.support.command_line import run_with_torch
 from tests.support.image_files import with_pillow
 from tests.support.source_trees import image, write

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from packer.errors import BadInput
+from packer.sources._trees.folder_scan import Listing
 from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources._trees.listing import Listing
 from packer.sources.annotations._yolo_description import (
     Node,
     YoloDescription,

@@ -44,7 +44,7 @@ import packer.inspect.statistics_report  # noqa: E402
 import packer.inspect.statistics_scan  # noqa: E402,F401
 import packer.inspect.verify  # noqa: E402
 import packer.pack.index_rebuild  # noqa: E402
-import packer.system.array_gathering  # noqa: E402
+import packer.system.buffer_stacking  # noqa: E402
 
 
 def commanded(*words: str) -> Callable[[Path, Path], int]:

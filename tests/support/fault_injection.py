@@ -32,7 +32,7 @@ from packer.cli import run as run_packer
 from packer.conversion import build_part, writer
 from packer.conversion.engines import local
 from packer.copies import stager
-from packer.formats import _columns, lmdb, pth
+from packer.formats import _column_part, lmdb, pth
 from tests.support.child_processes import fork
 
 WRITING = (
@@ -98,7 +98,7 @@ class _AtOnce(Executor):
 
 def small_buffers() -> None:
     """Buffers of a few hundred bytes, in this process."""
-    _columns._MOST_BUFFERED = 300
+    _column_part._MOST_BUFFERED = 300
     lmdb._COMMIT_BYTES = 1500
 
 

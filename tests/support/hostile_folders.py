@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from packer.formats._columns import Array
+from packer.formats._column_part import Array
 from packer.formats._folder_part import header
 from tests.support import hostile_npy
 from tests.support.hostile_packs import INSTEAD, Case, cases_of, in_part, instead

@@ -17,7 +17,7 @@ import turbojpeg
 from packer.images.backends import simplejpeg as simplejpeg_backend
 from packer.images.backends import strict_jpeg
 from packer.images.backends import turbojpeg as turbojpeg_backend
-from packer.images.headers._header_record import Buffer, Header
+from packer.images.file_types._header_record import Buffer, Header
 
 ABSENT: dict[str, str] = {}  # name -> why it does not work here
 

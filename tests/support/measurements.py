@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from packer.tools.bench import BenchRow
+from packer.tools.measured_workload import LoaderSetting, Subject
 from packer.tools.tune import TuneRow
-from packer.tools.workload import LoaderSetting, Subject
 
 
 def row(loader: str, workers: int, compute: float, wait: float) -> TuneRow:

@@ -7,9 +7,9 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from packer.browse.browsed_pack import BrowsedPack
 from packer.browse.request_guard import Entrance, RequestGuard
 from packer.browse.routes import routes
+from packer.browse.row_queries import BrowsedPack
 from packer.copies.remote_pack import read_once
 from packer.pack.reader import Pack
 

@@ -11,7 +11,7 @@ from packer.cli.synth import command
 from packer.errors import InvalidRequest, PackExists, StorageError
 from packer.files.work_folder import ANYTHING, work_folder
 from packer.synthetic.folder import class_names
-from packer.synthetic.synthetic_set import DrawnSample, write_set
+from packer.synthetic.set_writer import DrawnSample, write_set
 
 
 def tree(root):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from packer.errors import WrongType
-from packer.system.argument_checks import check_arguments
+from packer.system.argument_types import check_arguments
 
 FOLDER = str | PathLike[str]
 

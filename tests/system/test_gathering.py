@@ -11,8 +11,8 @@ from packer import formats
 from packer.errors import CorruptPack, CorruptRecord
 from packer.pack.reader import Pack
 from packer.schema import Field, Schema
-from packer.system import array_gathering
-from packer.system.array_gathering import gather
+from packer.system import buffer_stacking
+from packer.system.buffer_stacking import gather
 from tests.support import built_packs
 
 SCHEMA = Schema(
@@ -42,7 +42,7 @@ def test_nothing_is_gathered_from_nothing(shape: tuple[int, int]) -> None:
 
 
 def test_values_longer_than_a_matrix_of_opencv(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(array_gathering, "_MOST_COLUMNS", 3)
+    monkeypatch.setattr(buffer_stacking, "_MOST_COLUMNS", 3)
     out = np.zeros((2, 4), np.uint8)
     gather([b"abcd", bytearray(b"efgh")], out)
     assert out.tobytes() == b"abcdefgh"

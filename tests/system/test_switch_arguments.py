@@ -10,7 +10,7 @@ import pytest
 import packer
 from packer.errors import InvalidRequest
 from packer.grasp import GGCNNDataset
-from packer.system.argument_checks import check_switches
+from packer.system.argument_types import check_switches
 from tests.support import grasp_folders
 from tests.support.source_trees import image, write
 

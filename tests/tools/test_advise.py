@@ -14,9 +14,9 @@ from packer.cli import main
 from packer.errors import BadInput, InvalidRequest, StorageError
 from packer.files.page_cache import Residency
 from packer.geometry.parsing import parse
-from packer.tools import advice as advising
+from packer.tools import packing_advice as advising
 from packer.tools import packing_trial as trials
-from packer.tools.advice import Advice, Question, advise, free_target
+from packer.tools.packing_advice import Advice, Question, advise, free_target
 from packer.tools.packing_candidates import (
     Candidate,
     Prediction,

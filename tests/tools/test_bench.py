@@ -11,8 +11,8 @@ import packer
 from packer.errors import InvalidRequest, PackerError
 from packer.geometry import Resize
 from packer.tools import bench
+from packer.tools.measured_workload import LOADERS, LoaderSetting, Subject, evenly, settings, subjects
 from packer.tools.sweep import RunnerProcess
-from packer.tools.workload import LOADERS, LoaderSetting, Subject, evenly, settings, subjects
 from tests.support import source_trees
 from tests.support.command_line import run_with_torch
 from tests.support.conversions import packed

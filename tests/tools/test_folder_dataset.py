@@ -10,7 +10,7 @@ import torch
 import packer
 from packer.errors import UnknownKey
 from packer.geometry import CenterCrop, RandomHorizontalFlip
-from packer.tools.workload import FolderDataset, Subject
+from packer.tools.measured_workload import FolderDataset, Subject
 from tests.support import source_trees
 from tests.support.conversions import opened, packed
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from packer.errors import InvalidRequest, MissingPackage
-from packer.tools.workload import load_function
+from packer.tools.measured_workload import load_function
 
 
 def test_a_function_is_found_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

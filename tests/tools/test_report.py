@@ -5,8 +5,8 @@ import pytest
 
 from benchmarks.base import interleaved, ratio, spread
 from packer.system.parallel import usable_cores
+from packer.tools.measured_workload import worker_counts
 from packer.tools.report import machine, table
-from packer.tools.workload import worker_counts
 
 
 def test_runs_take_turns_after_one_round_that_does_not_count() -> None:
@@ -39,5 +39,5 @@ def test_the_machine_is_described() -> None:
 
 
 def test_the_default_numbers_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packer.tools.workload.usable_cores", lambda: 6)
+    monkeypatch.setattr("packer.tools.measured_workload.usable_cores", lambda: 6)
     assert worker_counts() == (0, 1, 2, 4, 6)

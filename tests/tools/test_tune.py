@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from packer.errors import InvalidRequest
 from packer.tools import tune
+from packer.tools.measured_workload import LoaderSetting, Subject
 from packer.tools.sweep import sweep
 from packer.tools.tune import COLUMNS, LoopPlan, TuneRow, chosen, knee, planned, recommended, total
-from packer.tools.workload import LoaderSetting, Subject
 from tests.support import slow_datasets
 from tests.support.command_line import run_with_torch
 from tests.support.conversions import packed

@@ -22,13 +22,13 @@ from uuid import uuid4
 
 from packer import errors
 from packer.conversion.build_part import PartSpec, build_part
-from packer.conversion.conversion_run import ConversionRun
 from packer.conversion.engines import base
 from packer.conversion.engines.base import EngineOptions
 from packer.conversion.machine_versions import check_versions, compares_pixels, library_versions
+from packer.conversion.pack_build import ConversionRun
 from packer.conversion.plan import Plan
 from packer.conversion.publication import Delivery
-from packer.conversion.work_folder_names import PACK, PIECES
+from packer.conversion.work_folder_layout import PACK, PIECES
 from packer.errors import InvalidRequest, Locked, PackerError, StorageError, UnsafePath
 from packer.files.folder_handle import FolderHandle
 from packer.files.storage_errors import failing

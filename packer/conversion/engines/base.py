@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from packer.conversion.conversion_run import ConversionRun
+from packer.conversion.pack_build import ConversionRun
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from packer.conversion.build_part import WrittenPart, finish_part
-from packer.conversion.conversion_run import ConversionRun
 from packer.conversion.engines import base
 from packer.conversion.engines.base import EngineOptions
+from packer.conversion.pack_build import ConversionRun
 from packer.errors import InvalidRequest
 from packer.system.parallel import ordered_map
 

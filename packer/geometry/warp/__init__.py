@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from packer.errors import InvalidRequest
 from packer.geometry import View
-from packer.geometry.warp import depth, image
+from packer.geometry.warp import depth_and_mask, image
 from packer.geometry.warp.axis_aligned_steps import axis_aligned_steps, turned
 from packer.schema import PIXEL_KINDS
 from packer.system.exact_casts import deliver
@@ -60,14 +60,20 @@ def warp(array: Pixels, view: View, kind: str, *, invalid: float | None = None, 
     if kind == "image":
         return image.warp(array, view, steps, prescaled=False, out=out)
     if steps is None:
-        warped = depth.nearest_affine(array, view) if kind == "mask" else depth.affine(array, view, invalid=invalid)
+        warped = (
+            depth_and_mask.nearest_affine(array, view)
+            if kind == "mask"
+            else depth_and_mask.affine(array, view, invalid=invalid)
+        )
         return deliver(warped, out=out)
     cut = turned(array[steps.rows, steps.columns], steps)
     size = steps.size[::-1] if steps.transpose else steps.size
-    resized = depth.nearest(cut, size) if kind == "mask" else depth.resize(cut, size, invalid=invalid)
+    resized = depth_and_mask.nearest(cut, size) if kind == "mask" else depth_and_mask.resize(cut, size, invalid=invalid)
     result = resized
     if steps.frame is not None:
-        result = np.full(view.size, 0 if kind == "mask" else depth.missing(array.dtype, invalid), resized.dtype)
+        result = np.full(
+            view.size, 0 if kind == "mask" else depth_and_mask.missing(array.dtype, invalid), resized.dtype
+        )
         result[steps.frame] = resized
     if out is None and np.may_share_memory(result, array):
         return np.array(result, order="C")

@@ -5,8 +5,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import OutOfMemory
-from packer.images.headers import bmp, jpeg, png, tiff
-from packer.images.headers._header_record import Buffer, Header, damaged
+from packer.images.file_types import bmp, jpeg, png, tiff
+from packer.images.file_types._header_record import Buffer, Header, damaged
 from packer.schema import Value
 
 NAME = f"OpenCV {cv2.__version__}"

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import BadInput, DamagedImage
-from packer.images.headers._header_record import MAX_PIXELS
+from packer.images.file_types._header_record import MAX_PIXELS
 from packer.images.mask_alpha_loss import is_alpha_lost
 from packer.registry import import_or_explain
 

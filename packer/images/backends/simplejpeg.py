@@ -5,7 +5,7 @@ import numpy.typing as npt
 import simplejpeg
 
 from packer.images.backends.strict_jpeg import is_trailing_data
-from packer.images.headers._header_record import Buffer, Header, damaged
+from packer.images.file_types._header_record import Buffer, Header, damaged
 
 
 class SimpleJPEG:

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from packer.errors import DamagedImage, MissingPackage
-from packer.images.headers._header_record import Buffer, Header
-from packer.images.headers.jpeg import END, has_end
+from packer.images.file_types._header_record import Buffer, Header
+from packer.images.file_types.jpeg import END, has_end
 from packer.registry import import_or_explain
 
 # test image for a library: 8x8 px, gray, quality 50

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import turbojpeg
 
 from packer.images.backends.strict_jpeg import is_trailing_data
-from packer.images.headers._header_record import Buffer, Header, damaged
+from packer.images.file_types._header_record import Buffer, Header, damaged
 
 _Request = tuple[Any, int, int, int, int, int, int, int]  # arguments of tjDecompress2, without the handle
 _INT, _POINTER, _SIZE, _TEXT = ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_char_p

@@ -24,8 +24,8 @@ from packer.sources import base
 from packer.sources._extend.source_wrapper import AddedFields, DerivedSource
 from packer.sources._file_pattern import Declaration, SidecarPattern, stored_path
 from packer.sources._message_texts import counted, listed, shown
-from packer.sources._text_values import INT64, number_of, text_value
-from packer.sources._trees.listing import scan
+from packer.sources._text_value_parsers import INT64, number_of, text_value
+from packer.sources._trees.folder_scan import scan
 
 _CODECS = {
     "image": "encoded",

@@ -17,8 +17,8 @@ from packer.errors import BadInput, InvalidRequest, printable
 from packer.files.safe_paths import components, folded
 from packer.sources._message_texts import listed
 from packer.sources._trees.file_tree import Contents, FileState, FileTree
+from packer.sources._trees.folder_scan import clutter_kind
 from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources._trees.listing import clutter_kind
 from packer.sources.records._random_access_files import OpenFile, RecordFile, RecordFiles
 
 ENDINGS = (".tar.gz", ".tgz", ".tar", ".zip")

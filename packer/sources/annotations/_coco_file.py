@@ -10,7 +10,7 @@ keypoints) and `annotations`. An annotation has an image_id. The other members d
 | panoptic | file_name, segments_info (id, category_id, iscrowd)                                               |
 | labels   | category_id without a bbox: datumaro's labels, iNaturalist                                        |
 
-A segmentation is a list of polygons [x0, y0, x1, y1, ...] or run lengths (packer.sources.annotations._coco_masks). An
+A segmentation is a list of polygons [x0, y0, x1, y1, ...] or run lengths (see _rle_and_panoptic.py). An
 id is an integer of 64 bits. Ids of images may also be text. To save memory, the parser reads one element at a time and
 stores each object as packed bytes.
 """

@@ -15,7 +15,7 @@ from packer.errors import BadInput
 from packer.schema import Field
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources.annotations._coco_file import NO_ID, NUMBERS, AnnotationFile, CocoObject, Id
-from packer.sources.annotations._coco_masks import run_lengths
+from packer.sources.annotations._rle_and_panoptic import run_lengths
 
 _ID_AND_BOX_BYTES = 40  # the first bytes of NUMBERS
 _POLYGONS = ("polygons", "polygon_starts", "polygon_box")

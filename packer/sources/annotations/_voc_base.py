@@ -30,9 +30,9 @@ from packer.schema import Field
 from packer.sources import _unread_images, base
 from packer.sources._color_table import VOID, Color
 from packer.sources._file_source import FileSource, Groups, Policies
-from packer.sources._listed_source import FileRole, FileSample, LabelFile, Parsed
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources._name_words import numbered_classes, ordered_splits, split_rank
+from packer.sources._small_file_source import FileRole, FileSample, LabelFile, Parsed
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._image_sets import UNLISTED, read_image_sets
 from packer.sources.annotations._voc_xml import FLAGS, AnnotatedObject, Annotation, Corners, read_annotation

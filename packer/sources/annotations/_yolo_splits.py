@@ -19,7 +19,7 @@ from packer.errors import BadInput
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources._trees.file_tree import FileTree
-from packer.sources._trees.listing import Listing
+from packer.sources._trees.folder_scan import Listing
 from packer.sources.annotations._yolo_description import YoloDescription, read_text
 
 _NEEDED = ("train", "val", "valid", "validation")  # splits that must exist

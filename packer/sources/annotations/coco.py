@@ -37,14 +37,14 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.images import sniff
 from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import base
-from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._name_words import ordered_splits
+from packer.sources._small_file_source import FileRole, FileSample, ListedSource
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations import _coco_layout as layout
 from packer.sources.annotations._coco_file import AnnotationFile, CocoImage, Id, read_annotations
 from packer.sources.annotations._coco_labels import KINDS, CocoLabels
-from packer.sources.annotations._coco_masks import panoptic_mask
+from packer.sources.annotations._rle_and_panoptic import panoptic_mask
 
 SPECIFICITY = 50
 _PNG = "panoptic_file"

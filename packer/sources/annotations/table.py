@@ -40,7 +40,6 @@ from packer.schema import Field, Schema
 from packer.sources import base
 from packer.sources._field_names import FieldNames
 from packer.sources._file_pattern import IMAGE_SUFFIXES, is_image
-from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, listed, shown, suffix_of
 from packer.sources._name_words import (
     DEPTHS,
@@ -50,10 +49,11 @@ from packer.sources._name_words import (
     split_rank,
     words,
 )
-from packer.sources._text_values import box_edges
+from packer.sources._small_file_source import FileRole, FileSample, ListedSource
+from packer.sources._text_value_parsers import box_edges
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_scan import scan
 from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources._trees.listing import scan
 from packer.sources._trees.open_tree import open_tree
 from packer.sources.annotations._table_cell_kinds import (
     NUMBERS,

@@ -30,8 +30,8 @@ from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
 from packer.sources._color_table import VOID, ColorTable, voc_palette
 from packer.sources._file_source import Groups, Policies
-from packer.sources._listed_source import FileRole, FileSample
 from packer.sources._message_texts import counted
+from packer.sources._small_file_source import FileRole, FileSample
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._voc_base import (
     ANNOTATION,

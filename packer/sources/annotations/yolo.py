@@ -33,10 +33,10 @@ from packer.schema import MOST_PIXELS, Field, Schema
 from packer.sources import _unread_images, base
 from packer.sources._file_pattern import is_image
 from packer.sources._file_source import Policies
-from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, listed, shown
+from packer.sources._small_file_source import FileRole, FileSample, ListedSource
 from packer.sources._trees.file_tree import FileTree
-from packer.sources._trees.listing import Listing
+from packer.sources._trees.folder_scan import Listing
 from packer.sources.annotations._yolo_description import (
     DARKNET,
     MOST_BYTES,

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from packer.errors import BadInput
 from packer.schema import Field
-from packer.sources._listed_source import LabelFile, Parsed
 from packer.sources._message_texts import shown
+from packer.sources._small_file_source import LabelFile, Parsed
 
 _LARGEST = float(np.finfo(np.float32).max)  # labels are stored as float32
 

@@ -33,8 +33,8 @@ from packer.registry import import_or_explain
 from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
 from packer.sources._file_source import FileSource, Policies
-from packer.sources._listed_source import FileRole, FileSample, Need
 from packer.sources._message_texts import listed, shown
+from packer.sources._small_file_source import FileRole, FileSample, Need
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.grasp._label_files import rectangles, verbatim
 

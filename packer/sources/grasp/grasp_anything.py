@@ -41,10 +41,10 @@ from packer.errors import BadInput, DamagedImage, InvalidRequest
 from packer.schema import MOST_PIXELS, Field
 from packer.sources import base
 from packer.sources._file_source import FileSource, Groups, Policies
-from packer.sources._listed_source import FileRole, FileSample, Need
 from packer.sources._message_texts import counted, listed, shown
+from packer.sources._small_file_source import FileRole, FileSample, Need
 from packer.sources._trees.file_tree import FileTree
-from packer.sources.grasp._anything_labels import (
+from packer.sources.grasp._grasp_anything_labels import (
     COLUMNS,
     NO_GRASPS,
     SceneText,

@@ -32,8 +32,8 @@ from packer.files.npy_arrays import read_header
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._file_source import FileSource, Policies
-from packer.sources._listed_source import FileRole, FileSample, LabelFile, Need, Parsed
 from packer.sources._message_texts import shown
+from packer.sources._small_file_source import FileRole, FileSample, LabelFile, Need, Parsed
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.grasp._label_files import points, verbatim
 

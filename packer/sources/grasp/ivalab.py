@@ -18,7 +18,7 @@ from typing import Any
 
 from packer.schema import Field
 from packer.sources._file_source import FileSource, Policies
-from packer.sources._listed_source import FileRole, FileSample
+from packer.sources._small_file_source import FileRole, FileSample
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.grasp._label_files import rectangles, verbatim
 

@@ -31,9 +31,9 @@ from packer.errors import BadInput
 from packer.schema import Field
 from packer.sources import base
 from packer.sources._file_source import FileSource, Policies
-from packer.sources._listed_source import FileRole, FileSample, Need
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources._name_words import ordered_splits
+from packer.sources._small_file_source import FileRole, FileSample, Need
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.grasp._label_files import read_rectangles, rectangles, verbatim
 

@@ -29,8 +29,8 @@ import numpy as np
 from packer.errors import BadInput
 from packer.schema import Field
 from packer.sources._file_source import Groups, Policies
-from packer.sources._listed_source import FileRole, LabelFile, Parsed
 from packer.sources._message_texts import listed, shown
+from packer.sources._small_file_source import FileRole, LabelFile, Parsed
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._voc_base import ANNOTATION, XML, VOCSource, image_role, in_folder
 from packer.sources.annotations._voc_xml import AnnotatedObject, Annotation

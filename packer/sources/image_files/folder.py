@@ -24,7 +24,6 @@ from packer.images.backends import pillow_other_formats as pillow
 from packer.schema import Field, Schema
 from packer.sources import _unread_images, base
 from packer.sources._file_pattern import IMAGE_SUFFIXES, SidecarPattern, is_image
-from packer.sources._listed_source import FileRole, FileSample, ListedSource
 from packer.sources._message_texts import counted, described, linked, listed, shown, suffix_of
 from packer.sources._name_words import (
     are_splits,
@@ -35,9 +34,10 @@ from packer.sources._name_words import (
     ordered_splits,
     split_rank,
 )
-from packer.sources._options import UNCHECKED
+from packer.sources._option_table import UNCHECKED
+from packer.sources._small_file_source import FileRole, FileSample, ListedSource
 from packer.sources._trees.file_tree import FileTree
-from packer.sources._trees.listing import Listing
+from packer.sources._trees.folder_scan import Listing
 
 SPECIFICITY = 0
 _COMPANIONS_SHARE = 4  # one in so many images with the name of a mask is enough to refuse the folder

@@ -24,10 +24,10 @@ from packer.schema import PIXEL_KINDS, Field
 from packer.sources import base
 from packer.sources._file_pattern import RolePattern, SampleName
 from packer.sources._file_source import FileSource, Groups, Policies
-from packer.sources._listed_source import FileRole, FileSample, Need
 from packer.sources._message_texts import described, listed, shown
 from packer.sources._name_words import ordered_splits, split_rank
-from packer.sources._text_values import text_value
+from packer.sources._small_file_source import FileRole, FileSample, Need
+from packer.sources._text_value_parsers import text_value
 from packer.sources._trees.file_tree import FileTree
 from packer.sources.annotations._image_sets import NO_SETS, UNLISTED, ImageSets, read_image_sets
 from packer.sources.image_files._pair_layouts import LAYOUTS, PairLayout, PairRole, check_roles, layouts_of

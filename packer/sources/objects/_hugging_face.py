@@ -18,9 +18,9 @@ from typing import Any
 
 from packer.errors import InvalidRequest
 from packer.schema import DTYPES, Field
-from packer.sources.objects._file_list import FileList, file_list
 from packer.sources.objects._isinstance_without_import import is_a
 from packer.sources.objects._object_source import ObjectData
+from packer.sources.objects._torchvision_folder import FileList, file_list
 
 SPLIT = "split"
 _COLUMN = "column"  # in place of the name of a column, which may be invalid for a field

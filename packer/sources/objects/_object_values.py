@@ -26,7 +26,7 @@ import numpy.typing as npt
 from packer.errors import BadInput
 from packer.schema import PIXEL_KINDS, ROW_KINDS, Field
 from packer.sources._message_texts import listed
-from packer.sources._text_values import check_boxes
+from packer.sources._text_value_parsers import check_boxes
 from packer.sources.base import read_file
 from packer.sources.objects._isinstance_without_import import is_a, type_name
 from packer.system.exact_casts import cast_exactly, form, round_floats

@@ -20,8 +20,8 @@ from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
 from packer.errors import BadInput, InvalidRequest
-from packer.layouts import arrow_payload, datum, lmdb_pages, serialized
-from packer.layouts.lmdb_pages import MAGIC, MAGIC_AT, Entry
+from packer.layouts import datum, lmdb_reader, pyarrow_serialized, serialized
+from packer.layouts.lmdb_reader import MAGIC, MAGIC_AT, Entry
 from packer.sources._message_texts import counted, listed, shown
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.records._random_access_files import OpenFile, UnpackedFile, check_not_empty
@@ -84,7 +84,7 @@ class LMDBSource(RecordSource):
         lmdb = OpenFile(self.folder, name)
         self._metadata: dict[bytes, bytes] = {}
         entries: list[Entry] = []
-        for entry in lmdb_pages.entries(lmdb):
+        for entry in lmdb_reader.entries(lmdb):
             if self.is_metadata(entry.key):
                 self._metadata[entry.key] = lmdb.read(entry.offset, entry.size)
             elif self.is_numbered:
@@ -166,9 +166,9 @@ def layout_of(folder: SourceRoot, name: str) -> str | None:
     if not key.isdigit():
         return "caffe-lmdb" if _is_datum(value) else None
     file = OpenFile(folder, name)
-    if lmdb_pages.find(file, KEYS) is None:
+    if lmdb_reader.find(file, KEYS) is None:
         return _numbered(value) or ("caffe-lmdb" if _is_datum(value) else None)
-    is_padded = len(key) == _PADDED and lmdb_pages.find(file, LENGTH) is None
+    is_padded = len(key) == _PADDED and lmdb_reader.find(file, LENGTH) is None
     return "tensorpack-lmdb" if is_padded and _is_datapoint(value) else _numbered(value)
 
 
@@ -189,13 +189,13 @@ def _first_entries(folder: SourceRoot, name: str, count: int) -> list[tuple[byte
     if not _has_magic(folder.start(name, MAGIC_AT + len(MAGIC))):
         return None
     file = OpenFile(folder, name)
-    return [(entry.key, file.read(entry.offset, entry.size)) for entry in islice(lmdb_pages.entries(file), count)]
+    return [(entry.key, file.read(entry.offset, entry.size)) for entry in islice(lmdb_reader.entries(file), count)]
 
 
 def _numbered(value: bytes) -> str | None:
     """Return the layout of an LMDB with numeric keys, detected from one value."""
-    if arrow_payload.is_payload(value):
-        return "efficient-lmdb" if arrow_payload.holds_list(value) else "image2lmdb"
+    if pyarrow_serialized.is_payload(value):
+        return "efficient-lmdb" if pyarrow_serialized.holds_list(value) else "image2lmdb"
     try:
         serialized.pair(serialized.loads(value))
     except BadInput:
@@ -204,7 +204,7 @@ def _numbered(value: bytes) -> str | None:
 
 
 def _is_datapoint(value: bytes) -> bool:
-    if arrow_payload.is_payload(value):
+    if pyarrow_serialized.is_payload(value):
         return True
     try:
         return isinstance(serialized.loads(value), (list, tuple, dict))

@@ -28,8 +28,8 @@ from packer.sources._extract_destinations import FILES, extracted_paths, is_file
 from packer.sources._message_texts import counted, described, listed, shown
 from packer.sources._name_words import ordered_splits, split_rank
 from packer.sources._trees.file_tree import FileTree
+from packer.sources._trees.folder_scan import scan
 from packer.sources._trees.folder_tree import EMPTY, SourceRoot
-from packer.sources._trees.listing import scan
 from packer.sources.records._random_access_files import (
     OpenFile,
     RecordFile,

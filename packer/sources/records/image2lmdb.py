@@ -4,7 +4,7 @@ Fields: key and image (the bytes of the file). A list next to the LMDB can conta
 the name is the key, otherwise the number. Samples are sorted by number, which is ImageFolder's order.
 
 Layout: the key is the number in decimal digits. The value is bytes, serialized by pyarrow.serialize
-(packer.layouts.arrow_payload). `__keys__` and `__len__` are serialized in the same way. The list
+(packer.layouts.pyarrow_serialized). `__keys__` and `__len__` are serialized in the same way. The list
 NAME_images_idx.txt next to NAME.lmdb has a line for each file: file name without folders, space, number.
 """
 

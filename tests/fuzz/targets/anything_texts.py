@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from packer.sources.grasp._anything_labels import read_description, read_instruction, read_mask
+from packer.sources.grasp._grasp_anything_labels import read_description, read_instruction, read_mask
 from tests.fuzz import words
 from tests.fuzz.target import Disagreement, refusable
 

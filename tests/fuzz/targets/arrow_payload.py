@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from packer.layouts.arrow_payload import holds_list, is_payload, loads
+from packer.layouts.pyarrow_serialized import holds_list, is_payload, loads
 from tests.fuzz.checks import check_plain
 from tests.fuzz.target import Disagreement
 from tests.support.arrow_payloads import VERSIONS, recorded

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 import numpy as np
 from starlette.types import ASGIApp, Message
 
-from packer.browse.browsed_pack import BrowsedPack
 from packer.browse.request_guard import Entrance, RequestGuard
 from packer.browse.routes import routes
+from packer.browse.row_queries import BrowsedPack
 from packer.pack.reader import Pack
 from tests.fuzz import scratch
 from tests.fuzz.target import Disagreement

@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from packer.layouts import lmdb_pages
+from packer.layouts import lmdb_reader
 from packer.layouts.datum import parse
 from packer.sources._trees.folder_tree import SourceRoot
 from packer.sources.records._random_access_files import OpenFile
@@ -43,7 +43,7 @@ def check(data: bytes) -> None:
 def _compare(path: Path, data: bytes) -> None:
     """What is found one after the other is found by its key, too, where the other reader takes the file."""
     file = OpenFile(SourceRoot(path.parent), path.name)
-    entries = list(lmdb_pages.entries(file))
+    entries = list(lmdb_reader.entries(file))
     if not data:
         return
     with tree_of(data) as tree:

@@ -7,7 +7,7 @@ import numpy as np
 
 from packer.errors import PackerError
 from packer.sources.annotations._coco_file import NUMBERS, AnnotationFile, CocoObject, read_annotations
-from packer.sources.annotations._coco_masks import run_lengths
+from packer.sources.annotations._rle_and_panoptic import run_lengths
 from tests.fuzz.target import Disagreement
 
 TOKENS = (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from packer.conversion.collection_folder import save_collection
-from packer.pack import collection, row_filter
+from packer.conversion.derived_pack_writer import save_collection
+from packer.pack import derived_pack, row_filter
+from packer.pack.filter_columns import PackColumns
 from packer.pack.manifest import NAME
-from packer.pack.pack_columns import PackColumns
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
 from packer.schema import Field, Schema
@@ -37,9 +37,9 @@ def _collection() -> tuple[Path, dict[str, bytes]]:
         built_packs.make_pack(scratch.folder() / f"{name}.pack", samples, parts=1, schema=_SCHEMA)
     folder = scratch.folder() / "collection"
     packs = [Pack(scratch.folder() / f"{name}.pack") for name in "ab"]
-    chosen = collection.selected(collection.joined(packs, ["a/", "b/"]), np.array([4, 0, 2, 1]))
+    chosen = derived_pack.selected(derived_pack.joined(packs, ["a/", "b/"]), np.array([4, 0, 2, 1]))
     score = Field("score", "number", "number", dtype="float32", shape=())
-    save_collection(collection.with_field(chosen, score, [0.5, 1, 2, np.nan]), folder)
+    save_collection(derived_pack.with_field(chosen, score, [0.5, 1, 2, np.nan]), folder)
     files = {path.name: path.read_bytes() for path in sorted((folder / "index").iterdir())}
     return folder, files | {_MEMBERS: json.dumps(json.loads((folder / NAME).read_bytes())["members"]).encode()}
 
@@ -66,8 +66,8 @@ def check(data: bytes) -> None:
     hostile_packs.reseal(folder)
     pack = Pack(folder)
     try:
-        chosen = collection.selected(pack, np.arange(len(pack))[::-1])  # first: what follows checks the texts
-        for each in (chosen, collection.joined([chosen, pack], ["c/", "d/"]), pack):
+        chosen = derived_pack.selected(pack, np.arange(len(pack))[::-1])  # first: what follows checks the texts
+        for each in (chosen, derived_pack.joined([chosen, pack], ["c/", "d/"]), pack):
             samples = SampleDecoder(each, None)
             for index in range(len(each)):
                 samples.sample(index)

@@ -11,7 +11,7 @@ from typing import Any
 from packer.conversion.build_part import FinishedPart
 from packer.conversion.options import ConversionOptions
 from packer.conversion.publication import FolderPublication
-from packer.conversion.work_folder_names import NAMES
+from packer.conversion.work_folder_layout import NAMES
 from packer.files.work_folder import work_folder
 from packer.pack.manifest import Part
 from tests.fuzz import scratch, words

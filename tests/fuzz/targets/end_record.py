@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from packer.formats._columns import check_end, end_record
+from packer.formats._column_part import check_end, end_record
 from tests.fuzz import words
 from tests.support import built_packs
 

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Iterator
 
-from packer.images.headers import exif
+from packer.images.file_types import exif
 from tests.fuzz.target import Disagreement
 
 TOKENS = (b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08", b"\x12\x01\x03\x00", b"\x01\x12\x00\x03")

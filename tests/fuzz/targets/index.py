@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from packer.pack import row_filter
-from packer.pack.collection import selected
-from packer.pack.pack_columns import PackColumns
+from packer.pack.derived_pack import selected
+from packer.pack.filter_columns import PackColumns
 from packer.pack.reader import Pack
 from packer.pack.sample_decoder import SampleDecoder
 from packer.schema import Field, Schema

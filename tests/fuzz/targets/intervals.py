@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from packer.errors import PackerError
 from packer.images import lossless_jpeg_crop, sniff, validate
-from packer.images.headers._header_record import Header
+from packer.images.file_types._header_record import Header
 from packer.images.restart_interval_table import bounds
 from packer.system.thread_scratch import ThreadScratch
 from tests.fuzz import words

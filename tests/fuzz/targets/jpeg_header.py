@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from packer.images.headers import jpeg
+from packer.images.file_types import jpeg
 from tests.fuzz.headers import check_header
 from tests.support import image_files, restart_jpegs
 

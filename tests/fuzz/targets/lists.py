@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from packer.sources._extend import sidecars, splits
-from packer.sources._text_values import text_value
+from packer.sources._text_value_parsers import text_value
 from packer.sources.grasp import cornell
 from tests.fuzz import scratch, words
 from tests.fuzz.target import Disagreement, refusable

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from packer.images.headers import npy
+from packer.images.file_types import npy
 from tests.fuzz import words
 from tests.fuzz.headers import check_header
 from tests.fuzz.target import Disagreement

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from packer.formats._columns import MappedRecords, arrays, mapping
+from packer.formats._column_part import MappedRecords, arrays, mapping
 from packer.formats._folder_part import find_arrays, save
 from tests.fuzz import words
 from tests.fuzz.scratch import written

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from packer.images.headers import check_end, png
+from packer.images.file_types import check_end, png
 from tests.fuzz.headers import check_header
 from tests.fuzz.target import Disagreement
 from tests.support import image_files

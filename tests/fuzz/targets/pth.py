@@ -5,7 +5,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 
-from packer.formats._columns import end_record
+from packer.formats._column_part import end_record
 from packer.formats.pth import Reader
 from tests.fuzz import words
 from tests.fuzz.checks import records

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from packer.pack.pack_columns import PackColumns
+from packer.pack.filter_columns import PackColumns
 from packer.pack.row_filter import parse
 from packer.pack.sample_index import Index
 from packer.schema import Field, Schema

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from packer.errors import PackerError
-from packer.sources.annotations._coco_masks import run_lengths
+from packer.sources.annotations._rle_and_panoptic import run_lengths
 from tests.fuzz.target import Disagreement
 
 TOKENS = (b"oooooooo", b"P", b"@", b"0", b"\x00")

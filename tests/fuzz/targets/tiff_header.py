@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import cv2
 import numpy as np
 
-from packer.images.headers import check_end, tiff
+from packer.images.file_types import check_end, tiff
 from tests.fuzz.headers import check_header
 from tests.fuzz.target import Disagreement
 from tests.support import image_files

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from packer.layouts.torch_file import read_tensor
-from packer.sources.grasp._anything_labels import read_grasps
+from packer.layouts.torch_file_reader import read_tensor
+from packer.sources.grasp._grasp_anything_labels import read_grasps
 from tests.fuzz import words
 from tests.fuzz.target import Disagreement, refusable
 

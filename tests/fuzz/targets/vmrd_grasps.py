@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from packer.errors import PackerError
-from packer.sources._listed_source import Parsed
+from packer.sources._small_file_source import Parsed
 from packer.sources.grasp.vmrd import read_object_grasps
 from tests.fuzz import words
 from tests.fuzz.target import Disagreement

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from packer.sources._trees.folder_scan import Listing
 from packer.sources._trees.folder_tree import SourceRoot
-from packer.sources._trees.listing import Listing
 from packer.sources.annotations._yolo_description import (
     Node,
     YoloDescription,
