@@ -250,7 +250,7 @@ class GraspDataset(PackDataset):
         return None if self._label_files is None else self._label_files[indices].tolist()
 
     def key(self, index: int) -> str:
-        """Return the key of the item: the key of its sample or, with items="label", the name of its label file."""
+        """Return the key of the item at `index`: that of its sample, or of its label file with items="label"."""
         [sample] = self.pack_indices([index]).tolist()
         labels = self._labels_at(np.asarray([index]))
         return super().key(index) if labels is None else self._pack_items().name(sample, labels[0])
@@ -426,7 +426,7 @@ class GGCNNDataset(GraspDataset):
         random_rotate: bool = False,
         random_zoom: bool = False,
     ) -> None:
-        """Open a pack. Arguments that are not listed here are those of `GraspDataset`.
+        """Open a pack. The other arguments are those of `GraspDataset`.
 
         Args:
             file_path: Folder or URL of the pack.
@@ -460,7 +460,7 @@ class GRConvNetDataset(GraspDataset):
         random_rotate: bool = False,
         random_zoom: bool = False,
     ) -> None:
-        """Open a pack. Arguments that are not listed here are those of `GraspDataset`.
+        """Open a pack. The other arguments are those of `GraspDataset`.
 
         Args:
             file_path: Folder or URL of the pack.
