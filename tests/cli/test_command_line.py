@@ -440,7 +440,8 @@ def test_sizes_are_read_and_shown() -> None:
 @pytest.mark.parametrize("columns", [0, 100])
 def test_progress_on_a_terminal_is_a_bar(tmp_path: Path, columns: int) -> None:
     root = photos(tmp_path / "in", 300, height=100, width=100)
-    command = [sys.executable, "-m", "packer", "convert", str(root), str(tmp_path / "out.pack"), "--resize", "50"]
+    # enlarged, because tqdm draws nothing more within 0.1 s of its first line
+    command = [sys.executable, "-m", "packer", "convert", str(root), str(tmp_path / "out.pack"), "--resize", "1500"]
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs)
