@@ -1,4 +1,4 @@
-"""Background iterator: makes the items of any iterable ahead in a thread, which ends with its consumer."""
+"""Background iterator: makes items of an iterable ahead, in a thread that ends when the iterator is closed or freed."""
 
 import os
 import threading

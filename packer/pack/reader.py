@@ -404,7 +404,7 @@ class Pack:
         self._checks[name] = check
 
     def compare(self, index: int, name: str, value: Buffer) -> None:
-        """Raise CorruptRecord if the crc32 of a value is not that of the index, or if a check of `add_check` fails."""
+        """Raise CorruptRecord if the crc32 of a value is not that in the pack, or if a check of `add_check` fails."""
         found = zlib.crc32(value)
         if found != self.index.crc32(index, name):
             raise CorruptRecord(f"{self.where(index, name)}: {crc32_problem(found, self.index.crc32(index, name))}")

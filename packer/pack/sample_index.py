@@ -166,7 +166,7 @@ class IndexFiles(UserDict[str, _Array]):
         return self.data[name]
 
     def check_shapes(self, manifest: Manifest) -> None:
-        """Raise CorruptPack unless these are the files of the pack, with their dtypes and shapes."""
+        """Raise CorruptPack unless the files have the names, dtypes and shapes that the manifest implies."""
         count = manifest.samples
         expected: dict[str, _Form] = {"key_order": ("<u8", (count,))}
         if manifest.members:

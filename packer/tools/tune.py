@@ -178,7 +178,7 @@ def chosen(rows: Sequence[TuneRow], loader: str) -> TuneRow | None:
 
 
 def recommended(rows: Sequence[TuneRow]) -> TuneRow:
-    """Return the fastest row among those that `chosen` returns, one for each loader."""
+    """Return the fastest row of `chosen`, which selects one row for each loader."""
     knees = [row for loader in LOADERS if (row := chosen(rows, loader)) is not None]
     return min(knees, key=lambda row: row.total)
 

@@ -55,7 +55,7 @@ def check_end(buffer: Buffer, found: Header) -> None:
 
 
 def check_text(buffer: Buffer, found: Header) -> None:
-    """Raise DamagedImage if the number of samples as text is wrong, or if a value is out of range."""
+    """Raise DamagedImage if a PNM file in text form has another number of pixel values, or one out of range."""
     if buffer[1] not in b"123":
         return
     count = _count_bits if buffer[1] == ord("1") else _count_samples

@@ -65,7 +65,7 @@ def check_end(buffer: Buffer, _: Header) -> None:
 
 
 def shortened(buffer: Buffer) -> bytes | None:
-    """Return the file without the last SPARE_BYTES of its image and the data after it, or None for a small image."""
+    """Return the file up to SPARE_BYTES before the end of its image data, or None if the image is too small."""
     (size,) = struct.unpack_from("<I", buffer, 4)
     at = 12
     while at + 8 <= min(8 + size, len(buffer)):

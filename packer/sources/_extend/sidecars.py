@@ -89,7 +89,7 @@ class Sidecar:
 
     @cached_property
     def pattern(self) -> SidecarPattern | None:
-        """The pattern of the paths of the files, or None if `suffix` is not a pattern."""
+        """The pattern of the sidecars' paths if `suffix` is a pattern such as `masks/{stem}.png`, otherwise None."""
         return SidecarPattern(self.suffix) if "{" in self.suffix else None
 
     @property

@@ -248,7 +248,7 @@ class _RowsByName:
         return self._rows_of(lambda path: PurePosixPath(path).stem)
 
     def _rows_of(self, name_of: Callable[[str], str]) -> dict[str, int | None]:
-        """Return name -> row of the sample. None: several samples have a file with this name."""
+        """Return `name_of(path)` of each file -> row of its sample, or None if several samples share the name."""
         found: dict[str, int | None] = {}
         for path, row in self._paths.items():
             name = name_of(path)

@@ -109,7 +109,7 @@ class _Clutter:
         self.counts: Counter[str] = Counter()
 
     def passes(self, name: str, *, is_folder: bool) -> bool:
-        """Return True for an entry of the data set. Return False for any other entry, and count it."""
+        """Return True for an entry of the data set. Count files of the desktop and the like, and return False."""
         kind = clutter_kind(name, is_folder=is_folder)
         if kind is not None:
             self.counts[kind] += 1

@@ -49,7 +49,7 @@ class SourceRoot(FileTree):
     _above: "dict[str, SourceRoot]" = field(default_factory=dict, repr=False, compare=False)
 
     def read(self, name: str, *, is_table: bool = False) -> bytes:
-        """Return the bytes of a regular file. Raises LinkLeadsOut, or BadInput for an unreadable or changed file."""
+        """Return the bytes of a file, as `FileTree.read` does. Raises LinkLeadsOut if a link leads out of the tree."""
         try:  # fast path for many small files: a Path is created only for messages
             descriptor = self._open(name)
             try:

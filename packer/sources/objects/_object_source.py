@@ -311,7 +311,7 @@ def weight(value: object) -> int:
 
 
 def _digest(samples: Iterable[base.Sample]) -> bytes:
-    """Return the sha256 of all values. It compares bytes, so that two NaN are equal."""
+    """Return the sha256 of the bytes of all values. Equal bytes give equal digests, also for NaN."""
     content = hashlib.sha256()
     for values in samples:
         for name, value in values.items():

@@ -107,7 +107,7 @@ class RecordSource(base.Source):
 
     @classmethod
     def is_own(cls, folder: SourceRoot, name: str) -> bool:
-        """Return whether this source reads a file whose name or first bytes match. The default is True."""
+        """Return True if a file whose name or first bytes match is of this source. The default is True."""
         return True
 
     @abstractmethod
