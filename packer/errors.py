@@ -52,7 +52,7 @@ def shortened(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return the text with escapes (`\\n`) instead of line breaks, controls and other invisible characters."""
+    """Return the text with escapes, such as `\\n`, instead of line breaks, controls and other invisible characters."""
     if text.isprintable():
         return text
     return "".join(
@@ -71,13 +71,13 @@ class PackerError(Exception):
     exit_code = 1
 
     def __init__(self, text: str | None = None, /, *, reasons: Sequence[str] = (), message: str | None = None) -> None:
-        """Create an error.
+        """Create an error from a message of one line (`text`) or of several lines (`message`).
 
         Args:
-            text: The message, if the message is one line.
+            text: The message, if it is one line.
             reasons: Details, one line for each detail.
-            message: The message, if the message has several lines. The DataLoader of torch sets this argument when it
-                raises an error of a worker again.
+            message: The message, if it has several lines. torch's DataLoader sets this argument when it raises an error
+                of a worker process again.
         """
         given = text if message is None else message
         super().__init__(*(() if given is None else (given,)))
@@ -86,7 +86,7 @@ class PackerError(Exception):
 
     @property
     def message(self) -> str:
-        """Message with unescaped file names, for programs. Print `str(error)` to a terminal instead."""
+        """The message for programs: file names are not escaped. Print `str(error)` to a terminal instead."""
         return str(self.args[0]) if self.args else self.__class__.__name__
 
     def __str__(self) -> str:  # KeyError and OSError would print a repr or a tuple
@@ -95,7 +95,7 @@ class PackerError(Exception):
 
 
 class InvalidRequest(PackerError, ValueError):
-    """A request that is invalid, not supported, or would destroy data."""
+    """A request that is invalid, is not supported, or would destroy data."""
 
     exit_code = 2
 
@@ -117,17 +117,17 @@ class WrongType(InvalidRequest, TypeError):
 
 
 class MixedShapes(InvalidRequest):
-    """Images of different sizes in one batch. A geometry, or a pack of resized images, makes the sizes equal."""
+    """Images of different sizes in one batch. A geometry, such as a resize, makes the sizes equal."""
 
 
 class BadIndex(PackerError, IndexError):
-    """A sample index outside the pack."""
+    """An index for which a dataset or pack does not have a sample."""
 
     exit_code = 2
 
 
 class UnknownKey(PackerError, KeyError):
-    """A sample key, field or column that the pack does not contain."""
+    """A sample key, field, column or split that the pack does not contain."""
 
     exit_code = 2
 
@@ -147,17 +147,17 @@ class BadInputs(BadInput):
 
 
 class CorruptPack(PackerError, ValueError):
-    """A pack, part or index that differs from the bytes that packer wrote."""
+    """A pack, part or index whose bytes differ from the bytes that packer wrote."""
 
     exit_code = 3
 
 
 class CorruptRecord(CorruptPack):
-    """One value of one sample that differs from the bytes that packer wrote."""
+    """One value of one sample whose bytes differ from the bytes that packer wrote."""
 
 
 class DamagedObject(CorruptPack):
-    """A file of a pack that is missing or damaged in the object store, also in a second download."""
+    """A file of a pack that the object store does not have, or has with another size, or with damage in two downloads."""
 
 
 class CrashingPart(CorruptPack):
@@ -165,7 +165,7 @@ class CrashingPart(CorruptPack):
 
 
 class StorageError(PackerError, OSError):
-    """No space left, a quota, or an I/O error while writing or reading."""
+    """A file system that is full, exceeds a quota, or fails to read or write."""
 
     exit_code = 4
 
@@ -185,8 +185,8 @@ class ObjectChanged(StoreError):
 class OutOfMemory(PackerError, MemoryError):
     """A request that needs more memory than this process may use.
 
-    Python and NumPy may also raise a plain MemoryError. `except MemoryError` catches both errors, and the command line
-    returns exit code 4 for both.
+    Python and NumPy may raise a plain MemoryError instead. `except MemoryError` catches both errors, and the command
+    line returns exit code 4 for both.
     """
 
     exit_code = 4
@@ -194,10 +194,10 @@ class OutOfMemory(PackerError, MemoryError):
 
 @contextmanager
 def naming_memory(where: Callable[[], object]) -> Iterator[None]:
-    """Return a `with` block that turns a MemoryError into OutOfMemory, whose message begins with a file name.
+    """Return a `with` block that raises a MemoryError again as OutOfMemory, with a file name in the message.
 
     Args:
-        where: Function that returns the file name for the message.
+        where: A function that returns the file name. It is called only for an error.
     """
     try:
         yield
@@ -217,7 +217,7 @@ class Locked(PackerError, BlockingIOError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """SIGINT, SIGTERM or SIGHUP. The next run of the same command continues after the finished work."""
+    """A command that SIGINT, SIGTERM or SIGHUP ended. The next run of the same command keeps the finished work."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal_number)

@@ -1,4 +1,4 @@
-"""DALI: sources of a pack for `fn.external_source` of NVIDIA DALI, which is not needed to import this module."""
+"""DALI: sources that read packs for `fn.external_source` of NVIDIA DALI. Importing this module does not need DALI."""
 
 from packer.dali.external_source import BatchInfo, ExternalSource, LastBatch, SampleInfo, source
 

@@ -1,10 +1,10 @@
-"""External source: samples of a pack for DALI's `fn.external_source`, one batch or one sample per call.
+"""External source: gives the samples of a pack to `fn.external_source` of NVIDIA DALI, a batch or a sample per call.
 
-The result of a source depends only on the numbers of the epoch and the batch, and a source can be pickled. So any
-worker process of DALI may make any batch, and a pipeline may continue from a checkpoint. The order is that of
-packer.Loader with the same seed, epoch and rank.
+The result of a call depends only on the numbers of the epoch, batch and sample, and a source can be pickled. So any
+worker process of DALI may make any batch, and a pipeline may continue from a checkpoint. The order of the samples is
+that of packer.Loader with the same seed, epoch and rank.
 
-Images are the bytes of their files, for `fn.decoders.image` on CPU or GPU, or pixels that packer decodes.
+With encoded=True, images are the bytes of their files, for `fn.decoders.image`. Otherwise packer decodes the pixels.
 """
 
 from collections.abc import Sequence
@@ -35,31 +35,31 @@ _DALI_NAMES = {"float32": "FLOAT", "": "NO_TYPE"}  # NumPy name -> DALI name, if
 
 
 class BatchInfo(Protocol):
-    """nvidia.dali.types.BatchInfo, the argument of a source of batches."""
+    """The part of nvidia.dali.types.BatchInfo that a source of batches reads. DALI passes it in each call."""
 
     @property
     def iteration(self) -> int:
-        """Number of the batch in its epoch."""
+        """Number of the batch in its epoch, from 0."""
 
     @property
     def epoch_idx(self) -> int:
-        """Number of the epoch, which counts resets of the pipeline."""
+        """Number of the epoch, from 0: how often the pipeline was reset."""
 
 
 class SampleInfo(BatchInfo, Protocol):
-    """nvidia.dali.types.SampleInfo, the argument of a source of samples."""
+    """The part of nvidia.dali.types.SampleInfo that a source of samples reads. DALI passes it in each call."""
 
     @property
     def idx_in_epoch(self) -> int:
-        """Number of the sample in the epoch of this pipeline."""
+        """Number of the sample in the epoch of this pipeline, from 0."""
 
     @property
     def idx_in_batch(self) -> int:
-        """Position of the sample in its batch."""
+        """Position of the sample in its batch, from 0."""
 
 
 class _Output(NamedTuple):
-    """One output of DALI. dtype: of NumPy, empty if it depends on the values. ndim: of a sample, None if it depends."""
+    """One output of DALI. `dtype` is a NumPy name. If the values decide, `dtype` is empty or `ndim` is None."""
 
     dtype: str
     ndim: int | None
@@ -76,11 +76,11 @@ def _output(field: Field, *, is_file: bool) -> _Output:
 
 
 class ExternalSource:
-    """A callable for `fn.external_source`, which `source` creates.
+    """A callable for `fn.external_source`. The function `source` creates it.
 
-    With DALI's BatchInfo it returns a tuple with a batch of each field. With SampleInfo it returns a tuple with the
-    values of one sample. It raises StopIteration after the last batch of an epoch. It raises CorruptRecord for damaged
-    data, and InvalidRequest if the pipeline does not match the options of `source`.
+    A call with DALI's BatchInfo returns a tuple with a batch of each field. A call with SampleInfo returns a tuple with
+    the values of one sample. After the last batch of an epoch, a call raises StopIteration. Damaged data raises
+    CorruptRecord. A call that does not fit the options of `source` raises InvalidRequest.
     """
 
     def __init__(
@@ -93,15 +93,15 @@ class ExternalSource:
         last_batch: LastBatch,
         first_epoch: int,
     ) -> None:
-        """Create a source. Call `source` instead.
+        """Create a source. Users call the function `source` instead.
 
         Args:
-            dataset: Dataset with the fields of the outputs only.
+            dataset: Dataset with only the fields of the outputs.
             order: Order of the samples in each epoch.
-            encoded: True if images are returned as the bytes of their files.
+            encoded: True returns images as the bytes of their files. False returns pixels.
             batch: True if DALI requests batches, False if it requests samples.
-            last_batch: See `source`.
-            first_epoch: See `source`.
+            last_batch: The argument of `source`.
+            first_epoch: The argument of `source`.
         """
         schema = dataset.schema
         self._files = [field.name for field in schema if encoded and field.kind == "image"]
@@ -119,12 +119,12 @@ class ExternalSource:
         self._pid = getpid()  # of the process of the pipeline, not of DALI's workers
 
     def __len__(self) -> int:
-        """Return the number of batches of an epoch, the same on every rank."""
+        """Return the number of batches of an epoch. It is the same on every rank."""
         return len(self._order)
 
     @property
     def samples(self) -> int:
-        """Number of different samples of an epoch on this rank, for the argument `size` of DALI's iterators."""
+        """Number of different samples of an epoch on this rank. Pass it as `size` to DALI's iterators."""
         mine = len(range(self._order.rank, self._order.count, self._order.world_size))
         return len(self) * self._order.batch_size if self._last_batch == "drop" else mine
 
@@ -135,24 +135,24 @@ class ExternalSource:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """NumPy name of the dtype of each output. Empty if it depends on the values."""
+        """NumPy name of the dtype of each output, or an empty text if the dtype depends on the values."""
         return tuple(output.dtype for output in self._outputs)
 
     @property
     def ndims(self) -> tuple[int | None, ...]:
-        """Number of dimensions of a sample of each output. None if it depends on the values."""
+        """Number of dimensions of one sample of each output, or None if it depends on the values."""
         return tuple(output.ndim for output in self._outputs)
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """DALI's layout of each output: "HWC" for pixels, else empty."""
+        """DALI's layout of each output: "HWC" for pixels, and an empty text for other fields."""
         return tuple(output.layout for output in self._outputs)
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of `fn.external_source` for this source: source, num_outputs, batch, dtype, ...
+        """Return a dict of the arguments of `fn.external_source` that this source determines.
 
-        The caller adds others, such as `parallel`, `prefetch_queue_depth` and `device`. Raises MissingPackage without
-        DALI.
+        They are source, num_outputs, batch, batch_info, dtype, ndim and layout. Pass further ones, such as `parallel`
+        and `device`, yourself. Raises MissingPackage if DALI is not installed.
         """
         types: Any = import_or_explain("nvidia.dali.types", "packer.dali's arguments()")
         return {
@@ -166,7 +166,7 @@ class ExternalSource:
         }
 
     def __call__(self, info: BatchInfo | SampleInfo) -> tuple[Any, ...]:
-        """Return a batch for a BatchInfo, or one sample for a SampleInfo; see the class for errors."""
+        """Return a batch for a BatchInfo, or one sample for a SampleInfo. The class lists the errors."""
         of_sample = hasattr(info, "idx_in_epoch")
         if of_sample == self._batch or not hasattr(info, "epoch_idx"):
             wanted = "batch=True, batch_info=True" if self._batch else "batch=False"
@@ -196,7 +196,7 @@ class ExternalSource:
         return epoch
 
     def _step(self, epoch: EpochSteps, number: int) -> Step:
-        """Return batch `number` of an epoch as packer.Loader forms it, completed if `last_batch` is "fill"."""
+        """Return batch `number` of an epoch. If `last_batch` is "fill", it has the full batch size."""
         if self._last_batch != "fill":
             return epoch.at(number)
         size = self._order.batch_size
@@ -204,7 +204,7 @@ class ExternalSource:
         return Step(epoch.mine[positions], np.full(size, epoch.epoch, np.int64))
 
     def _position(self, info: Any) -> int:
-        """Return the position of a sample in its batch. Raises InvalidRequest for another batch size."""
+        """Return the position of a sample in its batch. Raises InvalidRequest if DALI uses another batch size."""
         size, position = self._order.batch_size, int(info.idx_in_batch)
         if position >= size or info.idx_in_epoch != info.iteration * size + position:
             raise InvalidRequest(
@@ -224,7 +224,7 @@ class ExternalSource:
         return [found[field.name] for field in self._fields]
 
     def _read_files(self, dataset: PackDataset, indices: Indices) -> dict[str, Values]:
-        """Return copies of the files of images, because a record is valid only while its reader is open."""
+        """Return the files of the images as copies, because `records` are valid only within the `with` block."""
         chosen = dataset.pack_indices(indices).tolist()
         with dataset.sample_decoder().pack.records(chosen, self._files) as records:
             return {
@@ -232,7 +232,6 @@ class ExternalSource:
             }
 
     def _decode(self, dataset: PackDataset, step: Step) -> dict[str, Values]:
-        """Return the decoded fields of a batch in DALI's layouts."""
         if getpid() != self._pid:  # OpenCV's threads would compete with the other workers
             import_or_explain("cv2", "a worker of DALI's").setNumThreads(0)
         geometry, random = self._geometry, []
@@ -259,7 +258,7 @@ def source(
     world_size: int | None = None,
     first_epoch: int = 0,
 ) -> ExternalSource:
-    """Return a source of a pack's samples for `fn.external_source`, by batch or by sample, also for DALI's workers.
+    """Return a source that gives the samples of a pack to `fn.external_source` of NVIDIA DALI.
 
     | field                    | one sample of it                                                                |
     |--------------------------|---------------------------------------------------------------------------------|
@@ -269,28 +268,28 @@ def source(
     | number                   | the dtype and shape of the field; () for one number                              |
     | text, bytes, key         | uint8 (n,), text as UTF-8                                                        |
 
-    A batch contains one array (N, ...) per field, or N arrays if their shapes may differ.
+    A batch contains one array (N, ...) per field, or a list of N arrays if their shapes may differ.
 
     Args:
-        dataset: The folder of a pack, its dataset, or torch's Subset of its dataset.
+        dataset: The folder of a pack, a dataset of `packer.open`, or torch's Subset of this dataset.
         batch_size: Batch size of the pipeline.
         fields: Names of the fields, in the order of the outputs.
-        encoded: True for images as the bytes of their files, False for pixels. Masks and depths are always decoded,
+        encoded: True returns images as the bytes of their files, False as pixels. Masks and depths are always decoded,
             because DALI changes the classes of a palette into colors and does not read float TIFF.
         batch: True for a source of batches. False for a source of samples, so that DALI's workers share a batch.
-        last_batch: "partial" returns an incomplete last batch of an epoch, for batch=True only. The choice "drop"
-            skips this batch. The choice "fill" adds samples to it: the first ones of the rank in this epoch.
-        shuffle: See packer.Loader. Order and random numbers are the same.
-        seed: See packer.Loader.
+        last_batch: "partial" returns an incomplete last batch of an epoch, for batch=True only. The choice "drop" skips
+            this batch. The choice "fill" completes it with the first samples of the rank in this epoch.
+        shuffle: True shuffles the samples in each epoch, as packer.Loader does. False keeps their order.
+        seed: Seed of the order and of the random numbers, as in packer.Loader.
         geometry: Crops, scales or rotates decoded images and labels. None uses the geometry of the dataset.
-        rank: Number of this process. By default the rank in torch.distributed at this call.
-        world_size: Number of processes. By default that of torch.distributed at this call.
+        rank: Number of this process. None uses the rank in torch.distributed at this call.
+        world_size: Number of processes. None uses that of torch.distributed at this call.
         first_epoch: Number to add to DALI's epoch, for a run that continues. DALI counts from 0 in every process.
 
     Raises:
-        WrongType: An argument has another type.
-        InvalidRequest: Arguments contradict each other.
-        UnknownKey: The pack does not have a field.
+        WrongType: An argument has the wrong type.
+        InvalidRequest: Arguments contradict each other, or DALI cannot read a field.
+        UnknownKey: The pack does not have one of the fields.
     """
     check_parameters(source, locals())
     if last_batch == "partial" and not batch:
@@ -315,7 +314,7 @@ def source(
 
 
 def _of_a_pack(dataset: PackDataset | Subset[Any], fields: Sequence[str], geometry: Geometry | None) -> PackDataset:
-    """Return the dataset with these fields and this geometry. A Subset becomes a selection."""
+    """Return the dataset with these fields and this geometry. A torch Subset becomes a dataset of its samples."""
     inner, chosen = unwrapped(dataset)
     if not isinstance(inner, PackDataset):
         raise WrongType(f"dataset: expected a pack's folder or its data set, found {type(inner).__name__}")
@@ -332,7 +331,7 @@ def _of_a_pack(dataset: PackDataset | Subset[Any], fields: Sequence[str], geomet
 
 
 def _check_fields(pack: PackDataset, *, encoded: bool) -> None:
-    """Raise InvalidRequest for fields that DALI cannot read."""
+    """Raise InvalidRequest for JSON, and with `encoded` for images without files or a dataset with a geometry."""
     sample_decoder = pack.sample_decoder()
     for field in pack.schema:
         if field.kind == "json":
@@ -350,7 +349,7 @@ def _check_fields(pack: PackDataset, *, encoded: bool) -> None:
 
 
 def _for_dali(field: Field, values: Any) -> Values:
-    """Return one field of a batch as NumPy arrays in DALI's layouts. They share the memory of the batch."""
+    """Return one field of a batch as NumPy arrays in DALI's layout. Tensors are not copied."""
     if field.kind == "text":
         return [np.frombuffer(value.encode("utf-8", "surrogateescape"), np.uint8) for value in values]
     if field.kind == "bytes":
@@ -361,7 +360,7 @@ def _for_dali(field: Field, values: Any) -> Values:
 
 
 def _channels_last(field: Field, array: Array) -> Array:
-    """Return pixels (..., C, H, W) or a mask (..., H, W) as (..., H, W, C), without a copy; other fields unchanged."""
+    """Return pixels as (..., H, W, C), without a copy. Fields without pixels are unchanged."""
     if field.kind == "mask":
         return array[..., None]
     return np.moveaxis(array, -3, -1) if field.kind in PIXEL_KINDS else array

@@ -1,4 +1,4 @@
-"""Datasets: the dataset classes of `packer.open`, one per format, and a collate function for boxes."""
+"""Datasets: the classes that `packer.open` returns, one per format, and a collate function for boxes."""
 
 from packer.datasets.detection_collate import DetectionCollate
 from packer.datasets.pack_dataset import (

@@ -1,4 +1,4 @@
-"""Arrow table: all fields of a dataset but the pixels, as pyarrow.Table."""
+"""Arrow table: returns the fields of a dataset that are not hidden, without pixels and bytes, as a pyarrow.Table."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def arrow_table(pack: Pack, rows: npt.NDArray[np.int64]) -> "pyarrow.Table":
-    """Return the table of `PackDataset.table` for rows of a pack. Parts are read only for values not in the index."""
+    """Return the table of `PackDataset.table` for `rows` of a pack. Parts are read only for fields not in the index."""
     pa: Any = import_or_explain("pyarrow", "tables")
     columns = {KEY: pa.array([pack.index.key(row) for row in rows.tolist()])}
     for field in pack.schema:

@@ -1,13 +1,13 @@
 """Batch: samples collated into one tensor or list per field.
 
-torch's DataLoader passes all indices of a batch to `__getitems__` of a dataset. A pack returns a Batch, and DataLoader
-passes it to the collate function. A Batch is a sequence of samples, so that every collate function works. This module
-registers Batch in torch's table of collate functions. So torch's default collate returns the finished tensors. In a
-worker process the tensors are in shared memory.
+torch's DataLoader passes all indices of a batch to `__getitems__` of a dataset. A PackDataset returns a Batch, and
+DataLoader passes it to the collate function. A Batch is a sequence of samples, so that every collate function works.
+This module registers the classes of these samples in torch's table of collate functions. So torch's default collate
+returns the tensors that the Batch already contains. In a worker process, the tensors are in shared memory.
 
-Collator collates samples as torch's default collate does. Values of different shapes become a list of tensors, or with
-`pad` one tensor with zeros after each value. A field whose schema allows values of different lengths is a list in
-every batch, even if all values have the same length.
+Collator collates samples as torch's default collate does, but accepts values of different shapes. They become a list of
+tensors, or with `pad` one tensor with zeros after each value. A field whose schema allows values of different lengths
+is a list in every batch, even if all values have the same length.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,21 +38,21 @@ class BatchRow(dict[str, Any]):
 
 
 class TupleRow(tuple[Any, ...]):
-    """One sample of a Batch as a tuple of the fields `as_tuple`. Its tensors share memory with those of the batch."""
+    """One sample of a Batch as a tuple. Its tensors share memory with the tensors of the batch."""
 
     __slots__ = ()
 
 
 class Batch(Sequence[Any]):
-    """A sequence of the samples of one batch, which stores one tensor or list per field."""
+    """The samples of one batch as a sequence. It stores one tensor or list per field, and makes samples on demand."""
 
     def __init__(self, fields: dict[str, Any], count: int, as_tuple: tuple[str, ...] | None) -> None:
         """Create a batch.
 
         Args:
-            fields: For each field a tensor, a tuple of tensors, or a list of values of different lengths.
+            fields: For each field a tensor, a tuple of tensors, or a list of the values if their lengths differ.
             count: Number of samples.
-            as_tuple: Names of the fields of samples that are tuples. None for dicts.
+            as_tuple: Names of the fields if samples are tuples, in the order of the tuple. None if samples are dicts.
         """
         self.fields = fields
         self.as_tuple = as_tuple
@@ -74,7 +74,7 @@ class Batch(Sequence[Any]):
         return BatchRow(row) if self.as_tuple is None else TupleRow(row[name] for name in self.as_tuple)
 
     def collated(self) -> Any:
-        """Return a dict of batched values, or a list with `as_tuple`. Raises MixedShapes for images of mixed sizes."""
+        """Return a dict of the fields, or a list for `as_tuple`. Raises MixedShapes for images of several sizes."""
         for name, values in self.fields.items():
             if isinstance(values, Ragged):
                 values.refuse(name)
@@ -87,7 +87,7 @@ class Ragged(list[Any]):
     """Images of different sizes, which do not fit into one tensor."""
 
     def padded(self) -> torch.Tensor:
-        """Return one tensor (N, ..., largest H, largest W), with zeros right of and below each image."""
+        """Return one tensor (N, ..., largest H, largest W). Zeros fill the right and the bottom of smaller images."""
         shape = (len(self), *self[0].shape[:-2], *(max(value.shape[axis] for value in self) for axis in (-2, -1)))
         layout = torch.channels_last if len(shape) == _IMAGE_NDIM + 1 else torch.contiguous_format
         batch = torch.empty(shape, dtype=self[0].dtype, memory_format=layout).zero_()
@@ -96,7 +96,7 @@ class Ragged(list[Any]):
         return batch
 
     def refuse(self, name: str) -> None:
-        """Raise MixedShapes for the field `name`, with the shapes."""
+        """Raise MixedShapes with the name of the field and the shapes of its images."""
         shapes = sorted({"x".join(map(str, value.shape)) for value in self})
         named = ", ".join(shapes[:3]) + ", ..." * (len(shapes) > 3)
         raise MixedShapes(
@@ -108,7 +108,7 @@ class Ragged(list[Any]):
 
 
 def _row(values: Any, position: int) -> Any:
-    """Return the value of the sample at `position` in a batched field. A tensor (N,) gives a Python number."""
+    """Return the value of the sample at `position`. If `values` is a tensor (N,), this is a Python number."""
     if isinstance(values, tuple):
         return tuple(_row(each, position) for each in values)
     value = values[position]
@@ -127,14 +127,14 @@ register_collate(TupleRow, _collate)
 
 
 def channels_first(field: Field, tensor: torch.Tensor) -> torch.Tensor:
-    """Reorder axes without a copy: images (..., H, W, 3) to (..., 3, H, W), depth (..., H, W) to (..., 1, H, W)."""
+    """Return images (..., H, W, 3) as (..., 3, H, W) and depth as (..., 1, H, W), not copied. Masks are unchanged."""
     if field.kind == "image":
         return tensor.movedim(-1, -3)
     return tensor.unsqueeze(-3) if field.kind == "depth" else tensor
 
 
 def as_pil(field: Field, value: Any) -> Any:
-    """Return an image as a PIL image (RGB, F, L, or I for a mask of 16 bit), and another value unchanged."""
+    """Return pixels as a PIL image of mode RGB (image), F (depth), L or I (mask). Other values are unchanged."""
     if field.kind not in PIXEL_KINDS:
         return value
     image: Any = import_or_explain("PIL.Image", 'output="pil"')
@@ -144,17 +144,17 @@ def as_pil(field: Field, value: Any) -> Any:
 def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
     """Return a sample with images, boxes and points as torchvision's tv_tensors.
 
-    A depth is a Mask, so that transforms move it with the images and do not mix or change its values. KeyPoints
-    have integers at pixel centers. Therefore 0.5 is subtracted from points with integers at pixel edges
-    (`Field.edges`). Flips of points and boxes then equal those of packer.geometry.
+    A depth is a Mask, because transforms move a Mask with the images, but do not mix or change its values. In
+    KeyPoints, whole numbers are pixel centers. So 0.5 is subtracted from fields with `Field.edges`, where they are
+    pixel edges. Then torchvision flips points and boxes as packer.geometry does.
 
     Args:
         schema: The fields of the sample.
-        sample: Values in torch's layout.
+        sample: Values in torch's layout, such as images (3, H, W).
 
     Raises:
         MissingPackage: torchvision is not installed.
-        InvalidRequest: The images of the sample have different sizes, or torchvision does not have KeyPoints.
+        InvalidRequest: The images of a sample with boxes or points differ in size, or torchvision has no KeyPoints.
     """
     tv: Any = import_or_explain("torchvision.tv_tensors", 'output="tv"')
     sizes = [tuple(sample[field.name].shape[-2:]) for field in schema if field.kind in PIXEL_KINDS]
@@ -185,11 +185,11 @@ def as_tv(schema: Schema, sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def moving_transform(transform: object) -> str | None:
-    """Return the name of the first transform of torchvision in `transform` that moves pixels; None if there is none.
+    """Return the name of the first torchvision transform in `transform` that moves pixels, or None without one.
 
-    Classes of torchvision's modules for geometry (v2) and automatic augmentation move pixels. A class of version 1 does
-    so if the module for geometry has a class of the same name. Containers such as Compose are searched. Functions and
-    classes of users are not recognized.
+    All classes of torchvision's modules for geometry (v2) and automatic augmentation move pixels. A class of
+    torchvision's version 1 moves pixels if the v2 module for geometry has a class of the same name. Transforms in
+    containers such as Compose are found. Functions and classes of users are not recognized.
     """
     for each in _inner(transform):
         for kind in type(each).__mro__:
@@ -200,9 +200,9 @@ def moving_transform(transform: object) -> str | None:
 
 
 def image_transforms(transform: object) -> list[str]:
-    """Return the names of the transforms of torchvision's version 1 in `transform`. They accept one image only.
+    """Return the names of the transforms in `transform` that accept one image only: those of torchvision's version 1.
 
-    Containers and Lambda are not in the list, because they pass on any sample.
+    Its containers and Lambda are not in the list, because they also accept other samples.
     """
     kinds = map(type, _inner(transform))
     names = [kind.__name__ for kind in kinds if kind.__module__ in (_FIRST, f"{_TORCHVISION}.autoaugment")]
@@ -210,7 +210,7 @@ def image_transforms(transform: object) -> list[str]:
 
 
 def _inner(transform: object) -> Iterator[object]:
-    """Yield a transform and the transforms in it, if it is a container of torch or torchvision, such as Compose."""
+    """Yield a transform and, if it is a container of torch or torchvision such as Compose, all transforms in it."""
     yield transform
     if not type(transform).__module__.startswith(("torch.", "torchvision.")):
         return
@@ -225,7 +225,7 @@ def _inner(transform: object) -> Iterator[object]:
 
 
 class Collator:
-    """Collates samples. Thread-safe."""
+    """A collate function with a rule for values of different shapes. Threads may share it."""
 
     def __init__(
         self, ragged: RaggedPolicy, *, schema: Schema | None = None, as_tuple: tuple[str, ...] | None = None
@@ -233,14 +233,14 @@ class Collator:
         """Create a collator.
 
         Args:
-            ragged: "list" keeps tensors of different lengths as a list. The choice "pad" makes one tensor with zeros
-                after each value, also of images of different sizes.
+            ragged: "list" returns values of different lengths as a list of tensors. The choice "pad" returns them as
+                one tensor with zeros after each value, also images of different sizes.
             schema: The fields of the samples. None if the samples do not come from a pack.
-            as_tuple: Names of the values if samples are tuples; batches are lists then. None if samples are dicts.
+            as_tuple: Names of the values if samples are tuples. A batch is then a list. None if samples are dicts.
 
         Raises:
-            InvalidRequest: `ragged` is unknown. Or it is "pad", and `as_tuple` contains a field of varying length:
-                a tuple has no place for the field `<name>_count`, which "pad" adds.
+            InvalidRequest: `ragged` is unknown. Or it is "pad" and `as_tuple` contains a field of varying length: "pad"
+                adds a field `<name>_count`, which has no place in a tuple.
         """
         if ragged not in RAGGED:
             raise InvalidRequest(f"ragged={ragged!r}: expected one of {', '.join(RAGGED)}")
@@ -257,10 +257,10 @@ class Collator:
             raise InvalidRequest(f'ragged="pad": a tuple has no place for the count of {varying[0]!r}; drop as_tuple')
 
     def fields(self, fields: dict[str, Any]) -> Any:
-        """Return a batch, a dict or with `as_tuple` a list. fields: name -> the batched values of a field.
+        """Return the batch: a dict, or a list if samples are tuples. `fields` contains the batched values by name.
 
-        With "pad", lists of tensors of different lengths are padded, and in dicts also images of different sizes.
-        Otherwise, images of different sizes raise MixedShapes.
+        With "pad", lists of tensors of different lengths become one tensor. In dicts, images of different sizes do,
+        too. Without "pad", or in tuples, images of different sizes raise MixedShapes.
         """
         batch = self._padded(fields)
         return batch if self._as_tuple is None else [batch[name] for name in self._as_tuple]
@@ -282,8 +282,8 @@ class Collator:
     def samples(self, samples: Sequence[Any]) -> Any:
         """Return a batch of samples.
 
-        Values at equal keys of dicts, and at equal positions of tuples and lists, are batched. Arrays and tensors are
-        stacked, and numbers become a tensor.
+        Samples may be dicts, tuples or lists. The values at the same key or position are batched: arrays and tensors
+        are stacked, and numbers become a tensor.
         """
         if isinstance(samples[0], dict):
             by_name = _columns(samples, "samples").items()
@@ -294,7 +294,6 @@ class Collator:
         return self._batched(samples, "sample")
 
     def _column(self, name: str, values: Sequence[Any]) -> Any:
-        """Collate the values of one field."""
         field = self._free.get(name)
         if name in self._wide_masks and _differ_as_masks(values):
             Ragged(_as_tensor(value) for value in values).refuse(name)
@@ -324,7 +323,7 @@ class Collator:
 
 
 def _columns(samples: Sequence[dict[str, Any]], where: str) -> dict[str, list[Any]]:
-    """Return the values of each name, in the order of the first sample. Raises InvalidRequest if the names differ."""
+    """Return name -> its value in each sample. Raises InvalidRequest if the samples have different names."""
     for sample in samples:
         if odd := sample.keys() ^ samples[0].keys():
             raise InvalidRequest(
@@ -334,7 +333,7 @@ def _columns(samples: Sequence[dict[str, Any]], where: str) -> dict[str, list[An
 
 
 def _stacked(values: Sequence[Any], name: str) -> Any:
-    """Return a tensor, or a list if the shapes differ. Raises MixedShapes if the values are images."""
+    """Return one tensor, or a list if the shapes differ. Raises MixedShapes for images of different sizes."""
     if isinstance(values[0], np.ndarray) and all(value.shape == values[0].shape for value in values):
         return torch.from_numpy(np.stack(values))  # works with any strides and with read-only arrays
     tensors = [_as_tensor(value) for value in values]
@@ -352,20 +351,20 @@ def _as_tensor(value: Any) -> torch.Tensor:
 
 
 def _are_images(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Check if two tensors of different shapes are images, and not points or boxes of different counts."""
+    """Return True if two tensors are images of different sizes, and not points or boxes of different counts."""
     if one.dtype == torch.uint8 and one.ndim in (_IMAGE_NDIM - 1, _IMAGE_NDIM):
         return one.shape != other.shape
     return one.ndim == other.ndim == _IMAGE_NDIM and one.shape[1:] != other.shape[1:]
 
 
 def _differ_as_masks(values: Sequence[Any]) -> bool:
-    """Check if values are arrays (H, W) of different sizes, such as masks in int32. `_are_images` checks uint8 only."""
+    """Return True for arrays (H, W) of different sizes. `_are_images` recognizes masks in uint8, but not in int32."""
     shapes = {value.shape if isinstance(value, (np.ndarray, torch.Tensor)) else None for value in values}
     return len(shapes) > 1 and all(shape is not None and len(shape) == _IMAGE_NDIM - 1 for shape in shapes)
 
 
 def _is_of(field: Field, value: Any) -> bool:
-    """Check if a value has the type and shape of the field. A transform may have replaced the value."""
+    """Return True if a value has the type and shape of the field. A transform may have returned another value."""
     if field.kind in _AS_THEY_ARE:
         return not isinstance(value, (np.ndarray, torch.Tensor))
     if not isinstance(value, (np.ndarray, torch.Tensor)) or value.ndim == 0:
@@ -377,14 +376,14 @@ def _is_of(field: Field, value: Any) -> bool:
 
 
 def _is_ragged(values: Any) -> bool:
-    """Check if values are a list of tensors whose shapes differ only in the first axis, or not at all."""
+    """Return True for a list of tensors whose shapes are equal except for the first axis."""
     if not isinstance(values, list) or not values or not all(isinstance(value, torch.Tensor) for value in values):
         return False
     return all(value.ndim >= 1 and value.shape[1:] == values[0].shape[1:] for value in values)
 
 
 def bytes_of(batch: Any) -> int:
-    """Return the size of all tensors of a batch in bytes."""
+    """Return the size of all tensors of a batch in bytes, also of those in nested dicts, lists and tuples."""
     if isinstance(batch, torch.Tensor):
         return batch.numel() * batch.element_size()
     values = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, (list, tuple)) else ()

@@ -1,4 +1,4 @@
-"""Batch decoder: decodes the samples of one batch into the memory of the batch. Several threads may share the work."""
+"""Batch decoder: decodes the samples of one batch into its tensors. Several threads may share the work."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ CollateFields = Callable[[dict[str, Any]], Any]  # batched fields by name -> the
 
 
 def take_from(pool: BufferPool[PooledBuffer], size: int) -> tuple[torch.Tensor, Bytes]:
-    """Return a flat uint8 tensor of `size` bytes over memory of a pool, and an array over the same memory.
+    """Reserve memory of a pool. Return a flat uint8 tensor of `size` bytes and an array over the same memory.
 
     The pool reuses the memory when the last tensor over it is freed, even if the array still exists.
     """
@@ -36,23 +36,23 @@ def take_from(pool: BufferPool[PooledBuffer], size: int) -> tuple[torch.Tensor, 
 
 
 def take_new(size: int) -> tuple[torch.Tensor, Bytes]:
-    """Return a flat uint8 tensor of `size` bytes over new memory, and an array over the same memory."""
+    """Allocate memory. Return a flat uint8 tensor of `size` bytes and an array over the same memory."""
     tensor = torch.empty(size, dtype=torch.uint8)
     return tensor, tensor.numpy()
 
 
 class BatchDecoder(ABC):
-    """A decoder of one batch. The caller calls `fill` for each slice, from any thread, then `finish` or `fields`."""
+    """Decodes one batch. First call `fill` for each slice of the batch, in any threads, then `finish` or `fields`."""
 
     only_copies = False  # True if all values are copied without decoding: one thread is the fastest then
     at_once = _READ  # the number of samples that are read before the first of them is decoded
 
     def __init__(self, indices: npt.NDArray[np.int64], collate: CollateFields = dict) -> None:
-        """Create a batch.
+        """Create a decoder for one batch.
 
         Args:
             indices: Rows of the pack, int64, in the order of the batch.
-            collate: A function of the dict of batched fields that returns the batch.
+            collate: A function that returns the batch for a dict of the batched fields.
         """
         self.indices = indices
         self.given_up = False  # set to True if the batch is not needed any more: `fill` returns early then
@@ -62,10 +62,10 @@ class BatchDecoder(ABC):
         return len(self.indices)
 
     def slice(self, threads: int) -> int:
-        """Return the number of samples of a slice, so that `threads` threads have equal work.
+        """Return how many samples each slice contains, so that `threads` threads have equal work.
 
-        A slice has at most `at_once` samples (an attribute). If values are only copied, not decoded, one slice contains
-        the complete batch.
+        This is at most the attribute `at_once`. But if all values are copied without decoding, one slice contains the
+        complete batch.
         """
         if self.only_copies:
             return len(self)
@@ -74,11 +74,11 @@ class BatchDecoder(ABC):
 
     @abstractmethod
     def fill(self, start: int, stop: int) -> None:
-        """Decode the samples at these positions. Other threads may fill other slices at the same time."""
+        """Decode the samples at positions `start` to `stop` - 1. Threads may fill different slices at once."""
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:
-        """Return the batched values by name."""
+        """Return the batched values by the names of their fields."""
 
     def finish(self) -> tuple[Any, int]:
         """Return the batch and its size in bytes."""
@@ -87,7 +87,7 @@ class BatchDecoder(ABC):
 
 
 class PackBatchDecoder(BatchDecoder):
-    """A decoder of one batch of the fields that `sample_decoder` selects."""
+    """Decodes one batch of the fields that `sample_decoder` selects."""
 
     def __init__(
         self,
@@ -99,15 +99,15 @@ class PackBatchDecoder(BatchDecoder):
         random: Sequence[Sequence[float]] = (),
         collate: CollateFields = dict,
     ) -> None:
-        """Create a batch.
+        """Create a decoder for one batch.
 
         Args:
             sample_decoder: Decodes values of the pack.
             indices: Rows of the pack, int64, in the order of the batch.
-            take: Function of a size in bytes that returns memory, such as `take_new`.
+            take: A function of a size in bytes. It returns memory for images, as `take_new` does.
             geometry: Warps the samples. None returns the stored pixels and labels.
-            random: The random numbers of each sample, as many as the geometry draws.
-            collate: A function of the dict of batched fields that returns the batch.
+            random: For each sample, as many random numbers as the geometry draws.
+            collate: A function that returns the batch for a dict of the batched fields.
         """
         super().__init__(indices, collate)
         self.at_once = _MAPPED if sample_decoder.pack.is_mapped else _READ
@@ -132,7 +132,7 @@ class PackBatchDecoder(BatchDecoder):
         self.only_copies = not self._read and not self._lists
 
     def fill(self, start: int, stop: int) -> None:
-        """Decode the samples at these positions."""
+        """Decode the samples at positions `start` to `stop` - 1 of the batch."""
         for field in self._gathered:
             self._slots[field.name].gather(start, stop, self.indices[start:stop])
         for begin in () if self.only_copies else range(start, stop, self.at_once):
@@ -152,7 +152,7 @@ class PackBatchDecoder(BatchDecoder):
                 decode()
 
     def _planned(self, position: int, index: int, record: Record) -> Iterator[Callable[[], object]]:
-        """Yield a function for each image of a sample, which decodes it. Decode the other values immediately."""
+        """Decode all values of a sample but images, and yield for each image a function that decodes it later."""
         sample_decoder = self._sample_decoder
         stored = {
             name: sample_decoder.stored_image(index, name, record[name]) for name in self._slots if name in record
@@ -174,7 +174,7 @@ class PackBatchDecoder(BatchDecoder):
                 self._lists[name][position] = torch.from_numpy(kept)
 
     def fields(self) -> dict[str, Any]:
-        """Return name -> a tensor, Ragged for images of different sizes, or a list of other values."""
+        """Return name -> a tensor, Ragged for images of different sizes, or for other kinds a list of the values."""
         return {field.name: self._field(field) for field in self._sample_decoder.schema.fields}
 
     def _field(self, field: Field) -> Any:
@@ -187,9 +187,9 @@ class PackBatchDecoder(BatchDecoder):
 
 
 class _FieldBatch:
-    """The images of one field.
+    """The images of one field in one batch.
 
-    Images with the shape of the first image share one tensor. Each image of another shape has a tensor of its own.
+    Images with the shape of the first image share one tensor. Each other image has a tensor of its own.
     """
 
     def __init__(self, sample_decoder: SampleDecoder, field: Field, count: int, take: Take) -> None:
@@ -206,7 +206,7 @@ class _FieldBatch:
     def prepared(
         self, position: int, index: int, value: Buffer, *, stored: StoredImage, view: View | None
     ) -> Callable[[], object]:
-        """Return a function that decodes `value` to `position` in the batch. index: row of the pack, for errors."""
+        """Return a function that decodes `value` to `position` in the batch. Errors name the sample of row `index`."""
         shape = stored.shape if view is None else (*view.size, *stored.shape[2:])
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         if arrays.shape[1:] != shape:
@@ -220,18 +220,17 @@ class _FieldBatch:
         return partial(self._run, index, self._run(index, prepare))
 
     def _run(self, index: int, step: Callable[[], Any]) -> Any:
-        """Run a step of a decoder. The message of an error contains the key of the sample at row `index`."""
+        """Run a step of a decoder. The message of an error names the sample of row `index`."""
         try:
             return step()
         except (BadInput, CorruptRecord) as error:
             raise self._sample_decoder.undecodable(index, self._field.name, error) from error
 
     def _put_odd(self, position: int, decode: Callable[[], Any]) -> None:
-        """Decode an image with another shape than the first."""
         self._odd[position] = channels_first(self._field, torch.from_numpy(decode()))
 
     def gather(self, start: int, stop: int, indices: npt.NDArray[np.int64]) -> None:
-        """Copy uncompressed images of the rows `indices` of the pack to the positions `start` to `stop` - 1."""
+        """Copy uncompressed images, of the rows `indices` of the pack, to the positions `start` to `stop` - 1."""
         shape = tuple(length or 0 for length in self._field.shape or ())
         arrays = self._arrays if self._arrays is not None else self._allocated(shape)
         out = arrays[start:stop].reshape(stop - start, -1).view(np.uint8)

@@ -1,6 +1,6 @@
-"""Detection collate: batches of images and boxes for detectors, such as those of torchvision.
+"""Detection collate: makes batches of images and boxes for detectors, such as those of torchvision.
 
-Images have different numbers of boxes. Therefore a batch is a pair: the images, and a dict of tensors per image.
+Images have different numbers of boxes. Therefore a batch is a pair: the images, and one dict of tensors per image.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ DetectionBatch = tuple[Tensor | list[Tensor], list[dict[str, Tensor]]]
 
 
 class DetectionCollate:
-    """A collate function for torch's DataLoader and packer.Loader. It returns (images, targets) of samples in dicts.
+    """A collate function for torch's DataLoader and packer.Loader. It returns (images, targets) for samples in dicts.
 
     `images` is a tensor (N, 3, H, W), or a list of tensors (3, H, W) if the images have different shapes. `targets` is
-    a list with a dict per image: `boxes` (M, 4), `labels` int64 (M,), and the other fields. Boxes of crowds are
-    removed, if the samples contain the field `box_crowd`.
+    a list with a dict for each image: `boxes` (M, 4), `labels` int64 (M,), and the fields in `others`. If samples
+    contain the field `box_crowd`, boxes of crowds are removed, unless `keep_crowd` is set.
     """
 
     def __init__(
@@ -42,9 +42,10 @@ class DetectionCollate:
             boxes: Name of the field of boxes.
             labels: Name of the field of the labels of boxes.
             first_label: Label of the pack's class 0. Use 1 for detectors with 0 as background, as in torchvision.
-            others: Names of further fields for the targets, with a row per box, or a number per image.
-            keep_crowd: True to keep boxes of crowds, for metrics. Add "box_crowd" to `others`.
-            scale: True for images in float32 from 0 to 1, as torchvision's detectors need them. False keeps uint8.
+            others: Names of further fields for the targets. Each has a row per box, or one number per image.
+            keep_crowd: True keeps boxes of crowds, for metrics that also need "box_crowd" in `others`. False removes
+                them.
+            scale: True returns images in float32 from 0 to 1, as torchvision's detectors need them. False keeps uint8.
 
         Raises:
             InvalidRequest: `others` contains "boxes" or "labels".
@@ -61,7 +62,7 @@ class DetectionCollate:
             )
 
     def __call__(self, samples: Sequence[Any]) -> DetectionBatch:
-        """Return a batch. Raises InvalidRequest for a missing field, or different numbers of boxes and labels."""
+        """Return a batch. Raises InvalidRequest if a field is absent, or does not have one row per box."""
         images = self._images(samples)
         if self._scale:
             images = images / 255 if isinstance(images, Tensor) else [image / 255 for image in images]
@@ -96,7 +97,7 @@ class DetectionCollate:
 
 
 def _tensor(sample: Any, name: str) -> Tensor:
-    """Return the field `name` of a sample as a tensor. Raises InvalidRequest if absent or neither tensor nor number."""
+    """Return the field `name` of a sample as a tensor. Raises InvalidRequest if it is absent or has another type."""
     if not isinstance(sample, Mapping):
         raise InvalidRequest(
             f"DetectionCollate: expected samples that are dicts, found {type(sample).__name__}; drop as_tuple"

@@ -1,4 +1,4 @@
-"""Pack dataset: map-style torch datasets over packs. They pickle, and work with fork, spawn and threads."""
+"""Pack dataset: map-style torch datasets over packs. They can be pickled, and work with fork, spawn and threads."""
 
 import copy
 import hashlib
@@ -85,7 +85,7 @@ class ChangedOptions(TypedDict, total=False):
 
 
 class LazySequence(Sequence[Element]):
-    """A sequence of `count` elements that a function of the index makes on demand."""
+    """A sequence of `count` elements. It calls the function `get` with an index to make the element at this index."""
 
     def __init__(self, get: Callable[[int], Element], count: int) -> None:
         self._get = get
@@ -112,23 +112,23 @@ class LazySequence(Sequence[Element]):
 
 
 class RandomStream:
-    """The geometry and the random numbers of one sample. The numbers depend on (seed, epoch, index) only.
+    """The geometry and the random numbers of one sample. The numbers depend only on (seed, epoch, index).
 
-    packer.Loader makes one stream per sample. If `__getitem__` of a subclass reads several samples, each read takes
-    the next numbers of the stream.
+    packer.Loader makes one stream per sample. If `__getitem__` of a subclass reads several samples, each of these reads
+    takes the next numbers of the stream.
     """
 
     def __init__(
         self, geometry: Geometry | None, *, seed: int, epoch: int, index: int, first: Sequence[float] = ()
     ) -> None:
-        """Create a stream. first: the first numbers of the stream, if they are drawn already."""
+        """Create a stream. `first` contains its first numbers, if they are drawn already."""
         self.geometry = geometry
         self._first = first
         self._key = seed, epoch, np.asarray([index], np.int64)
         self._taken = 0
 
     def take(self) -> list[float]:
-        """Return the next numbers r, 0 <= r < 1. Their count is that of the draws of the geometry."""
+        """Return the next random numbers r, 0 <= r < 1: as many as the geometry draws for one sample."""
         count = self.geometry.draws if self.geometry is not None else 0
         self._taken += count
         if self._taken <= len(self._first):
@@ -141,7 +141,7 @@ _reading: ContextVar[tuple["PackDataset", RandomStream] | None] = ContextVar("re
 
 
 class PackDataset(Dataset[Any]):
-    """Map-style dataset over a pack of any format. A sample is a dict of its fields.
+    """Map-style torch dataset over a pack of any format. A sample is a dict of its fields.
 
     | kind   | output="torch"          | "numpy"     | "pil"       | "tv" (tv_tensors) |
     |--------|-------------------------|-------------|-------------|-------------------|
@@ -154,14 +154,14 @@ class PackDataset(Dataset[Any]):
     | text, json, bytes | unchanged    | unchanged   | unchanged   | unchanged         |
 
     The output "tv" needs torchvision. With it, torchvision.transforms.v2 moves images, boxes and points together. With
-    plain tensors, these transforms move only the first image. The boxes of "tv" have pixel centers at 0.5, 1.5, ...
-    All other coordinates have pixel centers at 0, 1, ...
+    plain tensors, these transforms move only the first image. Whole numbers are pixel edges in boxes and pixel centers
+    in points. In points with `Field.edges` they are pixel edges, but "tv" converts these points to pixel centers.
 
-    A subclass may override `__getitem__` and call `super().__getitem__(index)` in it. Then all loaders call it for each
-    sample. The inner call uses the geometry and the random numbers of packer.Loader.
+    A subclass may override `__getitem__`, and call `super().__getitem__(index)` in it. All loaders call the override
+    for each sample. In packer.Loader, the call of `super()` uses the geometry and random numbers of the Loader.
 
-    The caller owns all returned memory. A dataset pickles to a few KB: it stores the folder and the options, but no
-    open file. Damaged data raises CorruptPack.
+    Returned values stay valid, and you may change them. A dataset pickles to a few KB: the folder and the options, but
+    no open file. Damaged data raises CorruptPack.
     """
 
     format: ClassVar[str | None] = None  # the format that the pack must have; None for any
@@ -185,15 +185,15 @@ class PackDataset(Dataset[Any]):
 
     @classmethod
     def decodes_batches(cls) -> bool:
-        """Return True if batches may be decoded as a whole, and False if a subclass overrides `__getitem__`.
+        """Return True if this class decodes a batch as a whole, False if a subclass overrides `__getitem__`.
 
-        The result may change: a notebook may assign another `__getitem__` to the class at any time.
+        The result may change, because a notebook may assign another `__getitem__` to the class at any time.
         """
         return cls._decoded_as == (cls.__getitem__, cls.sample_at)
 
     @classmethod
     def _check_overrides(cls) -> None:
-        """Raise WrongType for an attribute of a subclass that would have no effect."""
+        """Raise WrongType for an attribute that a subclass defines and that would have no effect."""
         for name in (*_SET_BY_OPENING, "fields", "split_name"):
             if name in vars(cls):
                 raise WrongType(
@@ -283,36 +283,36 @@ class PackDataset(Dataset[Any]):
 
     @property
     def fields(self) -> tuple[str, ...] | None:
-        """Names of the fields that the dataset was opened with. None for all fields that are not hidden."""
+        """Names of the fields in a sample, as given to `packer.open`. None for all fields that are not hidden."""
         return self._fields
 
     @property
     def is_remote(self) -> bool:
-        """True if parts of the pack are behind URLs."""
+        """True if at least one part of the pack is behind a URL, False if all are in folders."""
         return any(member.is_remote for member in self.sample_decoder().pack.members)
 
     @property
     def split_name(self) -> str | None:
-        """Name of the split that the dataset was opened with. None for all samples."""
+        """Name of the split, as given to `packer.open`. None if the dataset has no `split`."""
         return self._split
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Names of the splits of the pack, for `split=`. Empty if the pack has no splits."""
+        """Names of the splits of the pack: the values that `split=` accepts. Empty if the pack has no splits."""
         return _splits_of(self.sample_decoder().pack)
 
     def with_(self, **options: Unpack[ChangedOptions]) -> Self:
         """Return a dataset over the same open pack with other options. This dataset does not change.
 
-        Both datasets use the files of the pack. Each of them may be closed before the other.
+        Both datasets use the open files of the pack. Closing one of them does not close the files of the other.
 
         Args:
             options: Options of `packer.open`: fields, split, geometry, transform, output, as_tuple, decoder, dct and
-                boxes. The other options of the new dataset are those of this dataset. `as_tuple` without `fields`
-                reads the fields of the tuple.
+                boxes. An option that is not given keeps its value. But `as_tuple` without `fields` reads only the
+                fields of the tuple.
 
         Raises:
-            WrongType: An option does not exist, can only be set by `packer.open`, or has another type.
+            WrongType: An option does not exist, can only be set by `packer.open`, or has the wrong type.
             InvalidRequest: The options contradict each other.
             UnknownKey: The pack does not have the split or the field.
             CorruptPack: The pack is damaged.
@@ -350,12 +350,13 @@ class PackDataset(Dataset[Any]):
     def check_transform(self, transform: object, *, gets_image: bool) -> None:
         """Raise InvalidRequest for a transform of torchvision that does not fit the samples.
 
-        Transforms of version 1 need one image. Other transforms move only the first image of a sample of plain tensors,
-        and leave further images, boxes and points in place.
+        Transforms of torchvision's version 1 accept one image only. In samples of plain tensors, transforms v2 move
+        only the first image. Other images, boxes and points would then not fit it.
 
         Args:
             transform: A function of the sample.
-            gets_image: True if the transform gets the first value of a tuple, and not the complete sample.
+            gets_image: True if the transform gets only the first value of a tuple. False if it gets the complete
+                sample.
         """
         names = image_transforms(transform)
         if gets_image:
@@ -374,14 +375,14 @@ class PackDataset(Dataset[Any]):
             )
 
     def _not_moved(self) -> list[str]:
-        """Return the fields of plain tensors that torchvision leaves in place: later images, points, boxes."""
+        """Return the fields that transforms of torchvision do not move in samples of plain tensors."""
         images = [field.name for field in self.schema if field.kind in PIXEL_KINDS]
         return images[1:] + [field.name for field in self.schema if field.kind in ("points", "boxes")]
 
     # ---- opening: per process, on first use
 
     def sample_decoder(self) -> SampleDecoder:
-        """Return the decoder of the open pack in this process. packer.Loader calls it."""
+        """Return the decoder of samples. The first call in a process, or after `close`, opens the pack."""
         sample_decoder = self._sample_decoder_or_none
         if sample_decoder is None or sample_decoder.pack.pid != os.getpid():
             self._sample_decoder_or_none = None  # closes an inherited one before the pack is opened again
@@ -435,7 +436,7 @@ class PackDataset(Dataset[Any]):
     def close(self) -> None:
         """Close the files of the pack in this process. A later read opens them again.
 
-        A file stays open while another dataset, or a batch that a Loader is making, uses it. May be called twice.
+        A file stays open while another dataset, or a batch that a Loader decodes, uses it. A second call has no effect.
         """
         sample_decoder, self._sample_decoder_or_none = self._sample_decoder_or_none, None
         self._indices = self._shared = None
@@ -457,10 +458,10 @@ class PackDataset(Dataset[Any]):
         return self._count
 
     def __getitem__(self, index: Any) -> Any:
-        """Return a sample, or the list of the samples of a slice.
+        """Return one sample for a whole number, or a list of samples for a slice.
 
         Args:
-            index: A whole number; negative numbers count from the end. A slice has the bounds of NumPy.
+            index: A whole number or a slice, as for a list. Negative numbers count from the end.
 
         Raises:
             BadIndex: The number is outside the dataset.
@@ -486,7 +487,7 @@ class PackDataset(Dataset[Any]):
     def reading(self, stream: RandomStream) -> Iterator[None]:
         """Return a `with` block in which `dataset[index]` uses the geometry and random numbers of `stream`.
 
-        Only the calls of the current thread are affected. packer.Loader calls this method.
+        packer.Loader uses it for one sample. Reads in other threads are not affected.
         """
         token = _reading.set((self, stream))
         try:
@@ -495,7 +496,7 @@ class PackDataset(Dataset[Any]):
             _reading.reset(token)
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
-        """Return the samples of a batch, decoded into one tensor per field. torch's DataLoader calls this method."""
+        """Return the samples of a batch, as torch's DataLoader requests them: as a Batch if the options allow it."""
         if not self.decodes_batches() or self.transform is not None or self.output != "torch":
             return [self[index] for index in indices]
         if self._shared is None and get_worker_info() is not None:
@@ -514,14 +515,14 @@ class PackDataset(Dataset[Any]):
         take: Take,
         collate: CollateFields = dict,
     ) -> BatchDecoder:
-        """Return the decoder of a batch of the samples at `indices`, whose slices packer.Loader shares among threads.
+        """Return a decoder for the batch of the samples at `indices`. packer.Loader shares its work among threads.
 
         Args:
             indices: Indices of samples.
             geometry: Replaces the geometry of the dataset. None for no geometry.
-            random: The random numbers of each sample, as many as the geometry draws.
-            take: Function of a size in bytes that returns memory for the batch, such as `take_new`.
-            collate: A function of the dict of batched fields that returns the batch.
+            random: For each sample, as many random numbers as the geometry draws.
+            take: A function of a size in bytes. It returns memory for the batch, as `take_new` does.
+            collate: A function that returns the batch for a dict of the batched fields.
         """
         return PackBatchDecoder(
             self.sample_decoder(),
@@ -533,7 +534,7 @@ class PackDataset(Dataset[Any]):
         )
 
     def sample_at(self, index: int, geometry: Geometry | None, random: Sequence[float]) -> Any:
-        """Return `dataset[index]` with another geometry.
+        """Return the sample at `index` with a geometry and random numbers that you choose.
 
         Args:
             index: Index of the sample. Negative indices count from the end.
@@ -554,7 +555,7 @@ class PackDataset(Dataset[Any]):
         return (self.transform(first) if self.transform else first, *rest)
 
     def pack_indices(self, indices: Indices) -> npt.NDArray[np.int64]:
-        """Return the rows of the pack, int64 (n,), for the samples of the dataset at `indices`. Raises BadIndex."""
+        """Return the row in the pack of each sample at `indices`, int64 (n,). Raises BadIndex, WrongType."""
         given = np.asarray(indices)
         if given.dtype.kind not in "iu" and given.size:
             raise WrongType(f"{self.path}: indices {indices!r:.60}: expected whole numbers")
@@ -566,9 +567,9 @@ class PackDataset(Dataset[Any]):
         return rows if self._takes_all else np.asarray(self._chosen(self.sample_decoder()), np.int64)[rows]
 
     def stored_samples(self) -> PackRecipe:
-        """Return the recipe of the samples as they are stored, for packer.convert.
+        """Return a recipe for a pack of the samples of this dataset. packer.convert copies their records.
 
-        Raises InvalidRequest if a geometry, transform, box rule, recoded copy or subclass changes the samples.
+        Raises InvalidRequest if geometry, transform, boxes, stage_as or a subclass makes other samples.
         """
         makers = {"geometry": self.geometry, "transform": self.transform, "boxes": self._box_rule}
         changed = [f"{name}=" for name, maker in {**makers, "stage_as": self._stage_as}.items() if maker is not None]
@@ -598,12 +599,12 @@ class PackDataset(Dataset[Any]):
         """Start to download the parts of a pack at a URL, in the order in which samples need them.
 
         Args:
-            indices: Indices of samples in the order of reading, for all ranks. None for all samples in their order.
-            rank: Number of this process, which reads indices[rank::world_size].
-            world_size: Number of processes. Each process uses its share of cache_limit.
+            indices: Indices of the samples of all ranks, in the order of reading. None for all samples in their order.
+            rank: Number of this process. It reads the samples at indices[rank::world_size].
+            world_size: Number of processes. Each process may use 1 / world_size of cache_limit.
 
         Returns:
-            The schedule of the downloads. None for a pack on a disk, and for several packs.
+            The schedule of the downloads. None if the pack is on a disk, or the dataset is over several packs.
 
         Raises:
             InvalidRequest: The parts that are read at the same time are larger than cache_limit.
@@ -616,9 +617,9 @@ class PackDataset(Dataset[Any]):
         return PartSchedule(supply, self.part_numbers(indices), rank=rank, world_size=world_size)
 
     def part_numbers(self, indices: Indices | None = None) -> npt.NDArray[np.int64]:
-        """Return the number of the part of each sample at `indices`, int64 (n,). Without `indices`: of all samples.
+        """Return the number of the part that contains each sample, int64 (n,). Raises BadIndex.
 
-        Raises BadIndex.
+        The samples are those at `indices`, or all samples if `indices` is None.
         """
         chosen = np.arange(self._count) if indices is None else indices
         return self.sample_decoder().pack.part_numbers(self.pack_indices(chosen))
@@ -627,20 +628,20 @@ class PackDataset(Dataset[Any]):
 
     @property
     def schema(self) -> Schema:
-        """The fields of a sample, in order. See packer.schema."""
+        """The fields of a sample, in order. The class is packer.schema.Schema."""
         return self.sample_decoder().schema
 
     @property
     def classes(self) -> list[str]:
-        """Class names by number, of the field `label`, else `box_labels`, else `mask`. Empty if there are none."""
+        """Class names by number: those of the field `label`, else `box_labels`, else `mask`. Empty without classes."""
         schema = self.sample_decoder().pack.schema
         named = (schema[name].classes for name in ("label", "box_labels", "mask") if name in schema)
         return list(next(filter(None, named), ()))
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return the values of the number field `name`, such as "label": a new array (n, ...), in the order of samples.
+        """Return the values of a number field for all samples, such as of "label", as a new array (n, ...).
 
-        The values come from the index, so that no part is read. Raises UnknownKey for another field.
+        The values come from the index, so that no part is read. Raises UnknownKey if the index does not have the field.
         """
         sample_decoder = self.sample_decoder()
         values = sample_decoder.pack.index.column(name)
@@ -649,7 +650,7 @@ class PackDataset(Dataset[Any]):
         return (values if isinstance(chosen, range) else values[chosen]).astype(dtype)
 
     def index_of(self, key: str) -> int:
-        """Return the index of the sample with that key, found by bisection. Raises UnknownKey."""
+        """Return the index of the sample with this key. Raises UnknownKey if no sample has it."""
         found = self._find(key)
         if found is None:
             self.sample_decoder().pack.index.index_of(key)
@@ -665,13 +666,13 @@ class PackDataset(Dataset[Any]):
         return int(found[0]) if len(found) else None
 
     def __contains__(self, key: object) -> bool:
-        """Check if a sample has that key. Raises WrongType if `key` is not a text."""
+        """Return True if a sample has this key. Raises WrongType if `key` is not a str."""
         if not isinstance(key, str):
             raise WrongType(f"{type(key).__name__} in {type(self).__name__}: expected the key of a sample")
         return self._find(key) is not None
 
     def keys(self) -> Sequence[str]:
-        """Return the keys of all samples, in order. The sequence makes each key on demand."""
+        """Return the keys of all samples, in order. Each key is read when you access it."""
         return LazySequence(self.key, len(self))
 
     def key(self, index: int) -> str:
@@ -685,8 +686,8 @@ class PackDataset(Dataset[Any]):
         """Return a dataset of the samples that meet a condition, in the same order.
 
         Args:
-            condition: A text such as "label == 'cup' and width >= 256"; docs/check/select.md has the language. Or bool
-                (n,), with a value for each sample. Or a function of the columns that returns this array.
+            condition: A text such as "label == 'cup' and width >= 256", in the language of docs/check/select.md. Or a
+                bool array (n,) with a value per sample. Or a function of `columns()` that returns this array.
 
         Raises:
             InvalidRequest: The text is malformed, or the array has another dtype or shape.
@@ -698,7 +699,7 @@ class PackDataset(Dataset[Any]):
         return self._with_positions(np.asarray(indices))
 
     def drop(self, keys: Iterable[str]) -> Self:
-        """Return a dataset without the samples that have these keys. Raises UnknownKey, WrongType."""
+        """Return a dataset without the samples that have these keys. Raises UnknownKey, or WrongType for an index."""
         keys = [keys] if isinstance(keys, str) else list(keys)
         if not all(isinstance(key, str) for key in keys):
             raise WrongType(f"{self.path}: drop: expected keys, found {keys!r:.60}; select keeps samples by index")
@@ -710,30 +711,30 @@ class PackDataset(Dataset[Any]):
         """Return a dataset of random samples, in the order of this dataset.
 
         Args:
-            count: The number of samples, or a share of all samples as a float from 0 to 1.
+            count: The number of samples as an int, or a share of all samples as a float from 0 to 1.
             seed: Equal seeds choose equal samples.
 
         Raises:
-            InvalidRequest: There are fewer samples.
+            InvalidRequest: `count` is larger than the number of samples, or the share is not from 0 to 1.
         """
         return self._with_positions(rows.sampled(len(self), count, seed))
 
     def split(
         self, *, stratify: str | None = None, by: str | None = None, seed: int = 0, **shares: float
     ) -> dict[str, Self]:
-        """Return disjoint datasets of random samples, each in the order of this dataset.
+        """Divide the samples at random into datasets, each in the order of this dataset.
 
         Args:
-            stratify: A field, such as "label". The samples of each of its values are divided by the shares.
-            by: A field, such as "object_id". Samples with an equal value are in the same dataset.
+            stratify: A field, such as "label". Each dataset gets its share of the samples of each value.
+            by: A field, such as "object_id". All samples with an equal value are in the same dataset.
             seed: Equal seeds choose equal samples.
             shares: The share of each dataset, such as train=0.8, val=0.2. Their sum is at most 1.
 
         Returns:
-            A dict from the names of the shares to the datasets.
+            A dict from the names of the shares to the datasets. No sample is in two of them.
 
         Raises:
-            InvalidRequest: The shares do not fit, or samples with an equal value of `by` differ in `stratify`.
+            InvalidRequest: The shares are invalid, or samples with an equal value of `by` differ in `stratify`.
             UnknownKey: The index does not have the field.
         """
         found = rows.divided(self.columns(), shares, stratify=stratify, by=by, seed=seed)
@@ -747,20 +748,20 @@ class PackDataset(Dataset[Any]):
         kind: "rows.NewKind | None" = None,
         classes: Sequence[str] | None = None,
     ) -> Self:
-        """Return a dataset with a new field, or with other values of a field. Images cannot be replaced.
+        """Return a dataset with a new field, or with other values of an existing field, but not of images.
 
         Args:
             name: The name of the field.
             values: A value for each sample, in order. Or a dict from keys to values. Or the path of a CSV file with the
-                columns `key` and `name`. Samples without an entry keep their value. A text is the name of a class if
-                the field has classes.
-            kind: "number", "text", "json", "points" or "boxes". Default: the kind of the replaced field, else number
-                for numbers, text for texts.
-            classes: The class names of a number field. For a field with classes: its classes, then new ones.
+                column `key` and a column of this name. Samples without an entry keep their value. If the field has
+                classes, a text is the name of a class.
+            kind: "number", "text", "json", "points" or "boxes". None keeps the kind of an existing field. For a new
+                field, None means text if the first value is a str, else number.
+            classes: The class names of a number field. If the field has classes, they come first, and new ones follow.
 
         Raises:
             InvalidRequest: The values do not fit the field, or a sample of a new field has no value.
-            UnknownKey: No sample has a key of `values`.
+            UnknownKey: `values` contains a key that no sample has.
         """
         field, given = rows.new_values(self.columns(), name, values, kind=kind, classes=classes)
         return self.over(ChangedPack(self.recipe(), partial(derived_pack.with_field, field=field, values=given)))
@@ -769,11 +770,11 @@ class PackDataset(Dataset[Any]):
         """Return a dataset whose fields have other names, such as rename(rgb="image").
 
         Args:
-            names: New name of each renamed field.
+            names: The new name of each renamed field, by its old name.
 
         Raises:
-            UnknownKey: The pack does not have a field.
-            InvalidRequest: Two fields would have one name, or the field is `key`.
+            UnknownKey: The pack does not have a field with the old name.
+            InvalidRequest: Two fields would have the same name, or a name is `key`.
         """
         other = self.over(ChangedPack(self.recipe(), partial(derived_pack.renamed, names=names)))
         other.as_tuple = tuple(names.get(name, name) for name in self.as_tuple) if self.as_tuple is not None else None
@@ -781,26 +782,27 @@ class PackDataset(Dataset[Any]):
         return other
 
     def table(self) -> "pyarrow.Table":
-        """Return an Arrow table of all fields but the pixels, with sizes of images and numbers of rows.
+        """Return an Arrow table of the fields, except pixels and bytes. Needs pyarrow.
 
-        `.to_pandas()` and `polars.from_arrow` convert it. Classes are text. Needs pyarrow.
+        It contains sizes of images and counts of boxes. Classes are texts. Convert it with `.to_pandas()`.
         """
         from packer.datasets.arrow_table import arrow_table  # training does not need it
 
         return arrow_table(self.sample_decoder().pack, self.pack_indices(np.arange(len(self))))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the samples of this dataset as a collection, which packer.open opens like a pack.
+        """Write a collection of the samples of this dataset. packer.open opens a collection like a pack.
 
-        The collection contains an index and the relative paths of the packs with the images. It does not contain
-        options such as `geometry`.
+        The collection contains an index, and the relative paths of the packs that contain the images. It does not
+        contain options such as `geometry`.
 
         Args:
             path: The new folder.
 
         Raises:
             PackExists: The folder exists.
-            StorageError: The disk fails.
+            InvalidRequest: The pack has an index of version 1. `packer convert` makes a pack that can be saved.
+            StorageError: The folder cannot be written.
         """
         from packer.conversion.derived_pack_writer import save_collection  # training does not need it
 
@@ -808,18 +810,17 @@ class PackDataset(Dataset[Any]):
             save_collection(pack, Path(path))
 
     def columns(self) -> "DatasetColumns":
-        """Return the columns of the index, by the names that conditions of `where` use, in the order of samples."""
+        """Return the values in the index, in the order of samples, by the names that conditions of `where` use."""
         return rows.DatasetColumns(self.sample_decoder().pack, self.pack_indices(np.arange(len(self))))
 
     def recipe(self) -> PackRecipe:
-        """Return a recipe that opens a pack of the samples of this dataset, in any process."""
+        """Return a recipe for a pack of the samples of this dataset. Any process may open the pack with it."""
         return self._recipe if self._takes_all else self._chosen_recipe(self.pack_indices(np.arange(len(self))))
 
     def _chosen_recipe(self, chosen: npt.NDArray[np.int64]) -> PackRecipe:
         return ChangedPack(self._recipe, partial(derived_pack.selected, indices=chosen))
 
     def _with_positions(self, positions: npt.NDArray[np.int64]) -> Self:
-        """Return a dataset of the samples at these positions, over the same open pack."""
         self._check_selectable()
         other = copy.copy(self)
         other._rows = self.pack_indices(positions)
@@ -828,7 +829,7 @@ class PackDataset(Dataset[Any]):
         return other
 
     def over(self, recipe: PackRecipe) -> Self:
-        """Return a dataset with the options of this one over the pack that `recipe` makes."""
+        """Return a dataset with the options of this dataset over all samples of the pack that `recipe` opens."""
         self._check_selectable()
         kind: Any = PackDataset if type(self) in _BY_FORMAT.values() else type(self)
         other: Self = kind.__new__(kind)
@@ -839,7 +840,7 @@ class PackDataset(Dataset[Any]):
         return other
 
     def makes_samples_like(self, other: "PackDataset") -> bool:
-        """Return True if `other` has the same options, and so decodes equal records to equal samples."""
+        """Return True if `other` has the same class and options. Equal records then give equal samples."""
         ours, theirs = (
             (type(each) if type(each) not in _BY_FORMAT.values() else PackDataset, each.geometry, each.output)
             + (each.as_tuple, each.fields, each._decoder, each._dct, each._box_rule, each._verify)
@@ -848,11 +849,11 @@ class PackDataset(Dataset[Any]):
         return ours == theirs and self.transform is other.transform
 
     def _check_selectable(self) -> None:
-        """Raise InvalidRequest in a subclass whose samples are not rows of the pack."""
+        """Do nothing. A subclass whose samples are not rows of the pack raises InvalidRequest here."""
 
     @property
     def content_id(self) -> str:
-        """Id of the samples of this dataset: the id of the pack, or for chosen rows a digest of the id and the rows."""
+        """Id of the pack. If methods such as `select` chose samples, a digest of this id and their rows."""
         pack_id = self.sample_decoder().pack.manifest.pack_id
         if self._rows is None:
             return pack_id
@@ -862,7 +863,7 @@ class PackDataset(Dataset[Any]):
 
     @property
     def targets(self) -> list[int]:
-        """The label of every sample, in order. Raises AttributeError without the field `label`."""
+        """The label of each sample, in order. Raises AttributeError if the pack does not have the field `label`."""
         if self._targets is None:
             if "label" not in self.sample_decoder().pack.schema:
                 raise AttributeError(f"{self!r} has no field 'label', so no targets")
@@ -871,26 +872,26 @@ class PackDataset(Dataset[Any]):
 
     @property
     def class_to_idx(self) -> dict[str, int]:
-        """The label of each class name. Empty without class names."""
+        """The number of each class, by its name. Empty if the pack has no classes."""
         return {name: value for value, name in enumerate(self.classes)}
 
     @property
     def samples(self) -> Sequence[tuple[str, int]]:
-        """(key, label) of every sample, made on demand. The key is the path in the packed folder."""
+        """(key, label) of each sample, read when you access it. In a packed folder, the key is the relative path."""
         return LazySequence(lambda index: (self.key(index), self.targets[index]), len(self))
 
     @property
     def imgs(self) -> Sequence[tuple[str, int]]:
-        """The same as `samples`."""
+        """(key, label) of each sample: `samples` under torchvision's other name."""
         return self.samples
 
     # ---- display
 
     def show(self, index: int | None = None) -> "Drawing":
-        """Return a drawing of the sample at `index`, or of the first 12 samples. Jupyter displays it.
+        """Return a drawing of the sample at `index`, or with None of the first 12 samples. Jupyter displays it.
 
-        It shows stored images and labels, without geometry. For a pack at a URL, this downloads their parts.
-        Raises BadIndex, CorruptPack and StoreError.
+        The drawing shows stored images and labels, without geometry. If the pack is at a URL, this downloads the parts
+        of the samples. Raises BadIndex, CorruptPack and StoreError.
         """
         from packer.inspect.notebook import SMALL_PX, WIDTH_PX, draw_samples  # training does not need it
 
@@ -926,7 +927,7 @@ class PackDataset(Dataset[Any]):
         return html_table(title, self._described(), drawing)
 
     def _described(self) -> list[tuple[str, str, str]]:
-        """Return the name, the kind with its shape or classes, and the codec of each field."""
+        """Return for each field its name, its kind with shape or classes, and its codec."""
         found = []
         for field in self.schema:
             unknown = ("H", "W") if field.kind in PIXEL_KINDS else ("N",) * len(field.shape or ())
@@ -947,7 +948,7 @@ def _splits_of(pack: Pack) -> tuple[str, ...]:
 
 
 def as_torch(field: Field, value: Any) -> Any:
-    """Return a decoded value in torch's layout: images (3, H, W), depth (1, H, W), other arrays as tensors. No copy."""
+    """Return images as (3, H, W), depth as (1, H, W) and other arrays as tensors, without a copy of their memory."""
     if not isinstance(value, np.ndarray):
         return value
     tensor = torch.from_numpy(value)
@@ -957,47 +958,47 @@ def as_torch(field: Field, value: Any) -> Any:
 
 
 class LMDBDataset(PackDataset, format="lmdb"):
-    """Dataset over a pack of the format lmdb. See PackDataset."""
+    """A PackDataset that opens packs of the format lmdb only."""
 
 
 class HDF5Dataset(PackDataset, format="hdf5"):
-    """Dataset over a pack of the format hdf5. See PackDataset."""
+    """A PackDataset that opens packs of the format hdf5 only."""
 
 
 class PthDataset(PackDataset, format="pth"):
-    """Dataset over a pack of the format pth. See PackDataset."""
+    """A PackDataset that opens packs of the format pth only."""
 
 
 class BMPDataset(PackDataset, format="bmp"):
-    """Dataset over a pack of the format bmp. See PackDataset."""
+    """A PackDataset that opens packs of the format bmp only."""
 
 
 class TFRecordDataset(PackDataset, format="tfrecord"):
-    """Dataset over a pack of the format tfrecord. See PackDataset."""
+    """A PackDataset that opens packs of the format tfrecord only."""
 
 
 class WebDatasetDataset(PackDataset, format="webdataset"):
-    """Dataset over a pack of the format webdataset. See PackDataset."""
+    """A PackDataset that opens packs of the format webdataset only."""
 
 
 class RecordIODataset(PackDataset, format="recordio"):
-    """Dataset over a pack of the format recordio. See PackDataset."""
+    """A PackDataset that opens packs of the format recordio only."""
 
 
 class CaffeLMDBDataset(PackDataset, format="caffe-lmdb"):
-    """Dataset over a pack of the format caffe-lmdb. See PackDataset."""
+    """A PackDataset that opens packs of the format caffe-lmdb only."""
 
 
 class EfficientLMDBDataset(PackDataset, format="efficient-lmdb"):
-    """Dataset over a pack of the format efficient-lmdb. See PackDataset."""
+    """A PackDataset that opens packs of the format efficient-lmdb only."""
 
 
 class BasicSRLMDBDataset(PackDataset, format="basicsr-lmdb"):
-    """Dataset over a pack of the format basicsr-lmdb. See PackDataset."""
+    """A PackDataset that opens packs of the format basicsr-lmdb only."""
 
 
 class N5Dataset(PackDataset, format="n5"):
-    """Dataset over a pack of the format n5. See PackDataset."""
+    """A PackDataset that opens packs of the format n5 only."""
 
 
 _BY_FORMAT = {kind.format: kind for kind in PackDataset.__subclasses__()}
@@ -1010,7 +1011,7 @@ def manifest_at(
     cache_limit: int | str | None,
     patience: float | None,
 ) -> Manifest:
-    """Return the manifest of a pack in a folder or at a URL. Raises InvalidRequest for a URL if `cache` is None."""
+    """Return the manifest of a pack in a folder or at a URL. Raises InvalidRequest for a URL without `cache`."""
     if not is_url(path):
         return manifests.read(path_or_url(path))
     from packer.copies.remote_pack import remote_location  # not imported for a pack in a folder
@@ -1021,7 +1022,7 @@ def manifest_at(
 def _remote_members(
     cache: str | PathLike[str] | None, cache_limit: int | str | None, patience: float | None
 ) -> Callable[[str], Pack] | None:
-    """Return a function that opens members behind URLs. None if all arguments are None."""
+    """Return a function that opens the packs at URLs of a collection. None if all arguments are None."""
     if cache is cache_limit is patience is None:
         return None
     from packer.copies.remote_pack import open_member  # not imported for a pack in a folder
@@ -1052,24 +1053,24 @@ def open(
 
     Args:
         path: The folder of the pack, or its URL, such as "s3://bucket/photos.pack".
-        fields: Names of the fields to read. None reads all fields that are not hidden.
+        fields: Names of the fields to read. None reads all fields that are not hidden, or with `as_tuple` its fields.
         split: Name of a split that `packer convert --split` stored. None reads all samples.
-        geometry: Moves pixels, points and boxes together, such as packer.geometry.RandomResizedCrop(224). Its
-            random numbers come from torch's generator. In packer.Loader they depend on (seed, epoch, sample index).
-        transform: A function of the sample. With `as_tuple`, a function of the first value of the tuple, as in
-            torchvision.
-        output: The types of the values, see the table of PackDataset: "torch", "numpy", "pil" or "tv".
-        as_tuple: Names of fields. Samples are tuples of these fields then.
-        decoder: "auto", "turbojpeg" or "opencv". All three return the same pixels.
-        dct: "accurate", or "fast" for the faster transform of libjpeg, whose pixels differ by a few levels.
-        verify: "first" compares a value with its crc32 when a process first reads it, "always" at each read.
-            The choice "never" compares nothing. The choice "open" is "first", and also hashes each part.
-        stage: Where a copy by `packer stage` is: "auto" for shared memory, or the folder `--to`. None for no copy.
-        stage_as: The codec of the copy by `packer stage --as`, such as "ycc420", whose pixels differ. None: as packed.
-        boxes: Cuts or drops boxes that reach out of the returned image, together with the rows of all fields that
-            belong to them. None keeps all boxes unchanged.
-        cache: A local folder for the downloaded parts of packs behind URLs, required for a URL and for a collection of
-            packs behind URLs. None for a folder.
+        geometry: Moves pixels, points and boxes together, such as packer.geometry.RandomResizedCrop(224). Its random
+            numbers come from torch's generator. In packer.Loader they depend on (seed, epoch, sample index).
+        transform: A function of the sample. With `as_tuple`, it gets only the first value, as in torchvision.
+        output: The types of the values: "torch", "numpy", "pil" or "tv". The class PackDataset has a table of them.
+        as_tuple: Names of fields. Samples are then tuples of these fields. None for dicts.
+        decoder: The image decoder: "auto", "turbojpeg" or "opencv". All three return the same pixels.
+        dct: "accurate", or "fast" for libjpeg's faster transform. It changes pixels by a few levels.
+        verify: "first" compares each value with its crc32 when a process first reads it. The choice "always" compares
+            at each read, "never" at none. "open" is "first", and compares each part's sha256 before its first read.
+        stage: Where `packer stage` made a copy: "auto" for shared memory, or the folder of `--to`. None for no copy.
+        stage_as: The codec of a copy that `packer stage --as` made, such as "ycc420". It changes pixels. None for the
+            codec of the pack.
+        boxes: Cuts or drops boxes that reach out of the returned image. Dropped boxes lose their rows in all related
+            fields, too. None keeps all boxes unchanged.
+        cache: A local folder for the parts that are downloaded from URLs. A URL, or a collection of packs at URLs,
+            requires it. None for packs in folders.
         cache_limit: The largest size of `cache`, in bytes or as a text such as "200GB". None for the complete disk.
         patience: Seconds to wait for a store that does not answer, before StoreError is raised. None for 180.
 
@@ -1077,7 +1078,7 @@ def open(
         A map-style torch dataset: the class of packer.datasets for the format of the pack, such as LMDBDataset.
 
     Raises:
-        WrongType: An argument has another type.
+        WrongType: An argument has the wrong type.
         InvalidRequest: The path is not a pack, or the options contradict each other.
         UnknownKey: The pack does not have the split or the field.
         CorruptPack: The pack is damaged.
@@ -1093,7 +1094,7 @@ def open(
 
 
 def joined(datasets: Sequence[PackDataset], prefixes: Sequence[str]) -> PackDataset:
-    """Return the dataset of `concat` for one or more datasets, which may have equal keys. Raises InvalidRequest."""
+    """Return what `concat` returns, but accept samples with equal keys. Raises InvalidRequest if the fields differ."""
     recipes = [
         each.recipe()
         if each.fields is None
@@ -1104,16 +1105,16 @@ def joined(datasets: Sequence[PackDataset], prefixes: Sequence[str]) -> PackData
 
 
 def concat(*datasets: PackDataset, prefixes: Sequence[str] | None = None) -> PackDataset:
-    """Return a dataset of all samples of datasets, one after another. It has the options of the first dataset.
+    """Return a dataset of the samples of all `datasets`, one after another, with the options of the first one.
 
-    Class lists are merged by name: the classes of the first dataset keep their numbers, and other names follow.
+    Class lists are merged by name. The classes of the first dataset keep their numbers, and new names follow them.
 
     Args:
         datasets: Datasets over packs or collections, with equal fields.
-        prefixes: A text before the keys of each dataset, such as ["day1/", "day2/"]. None keeps the keys.
+        prefixes: For each dataset, a text that precedes its keys, such as ["day1/", "day2/"]. None keeps the keys.
 
     Raises:
-        InvalidRequest: The fields differ.
+        InvalidRequest: The fields of the datasets differ.
         BadInput: Two samples have the same key.
     """
     if not datasets:

@@ -1,4 +1,4 @@
-"""Rows and columns: compute the samples and values for `where`, `sample`, `split` and `with_column` of PackDataset."""
+"""Rows and columns: find samples for `where`, `sample` and `split` of PackDataset, and values for `with_column`."""
 
 import csv
 import difflib
@@ -32,7 +32,7 @@ _CODECS = {"number": "number", "text": "text", "json": "json", "points": "raw:fl
 
 
 def where(columns: "DatasetColumns", condition: Any) -> Indices:
-    """Return the sorted positions of the samples that meet a condition of `PackDataset.where`."""
+    """Return the sorted positions of the samples that meet a condition. Its types are those of `PackDataset.where`."""
     if isinstance(condition, str):
         found = columns.matching(condition)
     else:
@@ -45,7 +45,7 @@ def where(columns: "DatasetColumns", condition: Any) -> Indices:
 
 
 def sampled(total: int, count: float, seed: int) -> Indices:
-    """Return the sorted positions of random samples. count: a number, or a share as a float. total: all samples."""
+    """Return sorted random positions below `total`: `count` of them, or if `count` is a float, this share of all."""
     number = count if isinstance(count, int) else round(count * total)
     if not 0 <= number <= total:
         raise InvalidRequest(f"sample({count}): expected at most {total} samples, or a share from 0 to 1")
@@ -55,7 +55,7 @@ def sampled(total: int, count: float, seed: int) -> Indices:
 def divided(
     columns: "DatasetColumns", shares: Mapping[str, float], *, stratify: str | None, by: str | None, seed: int
 ) -> dict[str, Indices]:
-    """Return the sorted positions of the random samples of each share. Arguments are those of `PackDataset.split`."""
+    """Return the sorted positions of the samples of each share. The arguments are those of `PackDataset.split`."""
     if not shares or not all(share >= 0 for share in shares.values()) or math.fsum(shares.values()) > 1 + 1e-9:
         raise InvalidRequest(f"split: shares {dict(shares)}: expected such as train=0.8, val=0.2, at most 1 in all")
     count = len(columns.rows)
@@ -76,7 +76,7 @@ def divided(
 
 
 def _numbered(values: npt.NDArray[Any]) -> Indices:
-    """Return a number for each value, int64 (n,). Equal values have equal numbers, from 0."""
+    """Return a number from 0 for each value, int64 (n,). Equal values have equal numbers, others different ones."""
     return np.unique(values, return_inverse=True)[1].reshape(-1)
 
 
@@ -91,7 +91,7 @@ def new_values(
     kind: NewKind | None,
     classes: Sequence[str] | None,
 ) -> tuple[Field, Sequence[Any] | npt.NDArray[Any]]:
-    """Return the new field and its values. The arguments are those of `PackDataset.with_column`."""
+    """Return the new field and a value for each sample. The arguments are those of `PackDataset.with_column`."""
     old = next((field for field in columns.pack.schema if field.name == name), None)
     if isinstance(values, str | PathLike):
         values = _of_csv(Path(values), name)
@@ -112,7 +112,7 @@ def new_values(
 
 
 def _of_csv(path: Path, name: str) -> dict[str, str]:
-    """Return key -> value of the columns `key` and `name` of a CSV file."""
+    """Read a CSV file, and return for each text in its column `key` the text in its column `name`."""
     with open_file(path) as raw:
         text = raw.read().decode("utf-8-sig")
     reader = csv.DictReader(io.StringIO(text, newline=""))
@@ -127,7 +127,7 @@ def _of_csv(path: Path, name: str) -> dict[str, str]:
 
 
 def _in_order(columns: "DatasetColumns", name: str, values: Mapping[str, Any], old: Field | None) -> list[Any]:
-    """Return a value for each sample: the one of `values` for its key, else the stored value of the field `old`."""
+    """Return a value for each sample: the value of its key in `values`, else its stored value of the field `old`."""
     positions = columns.positions(values)
     found: list[Any] = [None] * len(columns.rows)
     missing = np.setdiff1d(np.arange(len(found)), positions).tolist()
@@ -167,7 +167,7 @@ def _new_field(
 def _of_classes(
     field: str, values: Sequence[Any] | npt.NDArray[Any], names: Sequence[str], known: set[Any]
 ) -> npt.NDArray[Any]:
-    """Return the class number of each value, a class name or a number. known: numbers that the field contains."""
+    """Return the number of each class name. Numbers are unchanged, and must be classes or in `known`."""
     numbers = {name: number for number, name in enumerate(names)}
 
     def number_of(value: Any) -> Any:
@@ -198,24 +198,23 @@ def _number(name: str, text: str) -> int | float:
 
 
 class DatasetColumns(Mapping[str, npt.NDArray[Any]]):
-    """Columns of a dataset by name, in the order of its samples, from the index: no part of the pack is read.
+    """The columns of a dataset by name, in the order of its samples. They come from the index, so no part is read.
 
-    The names are those of the language of `PackDataset.where`: number and text fields, `key`, `width`, `height`,
+    The names are those in conditions of `PackDataset.where`: number and text fields, `key`, `width`, `height`,
     `NAME.width`, `NAME.height`, `len(NAME)` and `incomplete`. Classes are numbers, and texts are `str`.
 
     Attributes:
-        pack: the pack.
-        rows: the row of each sample, int64.
+        pack: The pack.
+        rows: The row of each sample in the pack, int64.
     """
 
     def __init__(self, pack: Pack, rows: Indices) -> None:
-        """Use an open pack. rows: the row of each sample."""
         self.pack = pack
         self.rows = rows
         self._filter = PackColumns(pack.schema, pack.index, dict(pack.manifest.incomplete))
 
     def positions(self, keys: Iterable[str]) -> list[int]:
-        """Return the position of the sample with each key. Raises UnknownKey."""
+        """Return the position in the dataset of the sample with each key. Raises UnknownKey if there is none."""
         at = np.full(len(self.pack), -1)
         at[self.rows] = np.arange(len(self.rows))
         found = []

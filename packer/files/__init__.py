@@ -1,1 +1,1 @@
-"""Files: safe paths, folders opened through descriptors, atomic publishing, hashing, and syncing to the disk."""
+"""Files: safe paths, folders opened through descriptors, atomic writes, digests, and syncing to the disk."""

@@ -1,7 +1,7 @@
-"""Atomic save: one file (image, page, table, JSON), written under another name, synced and renamed into its place.
+"""Atomic save: writes one file (image, page, table, JSON) under another name, syncs it, and renames it to its name.
 
-The file is complete or absent, whenever the process is killed, and links are not followed. The other name is in a work
-folder next to the file, which is locked and then removed (packer.files.work_folder).
+Whenever the process is killed, the file is complete, or unchanged or absent as before. Links are not followed. The
+other name is in a work folder next to the file, which is locked and removed afterwards (packer.files.work_folder).
 """
 
 import os
@@ -18,13 +18,13 @@ _SAVED = {_NEW: ANYTHING}
 
 
 def save(path: Path, data: bytes) -> None:
-    """Write `data` to `path`, in one rename that replaces an existing file or link.
+    """Write `data` to `path` by one rename, which replaces an existing file or link.
 
-    /dev/stdout, /dev/fd/N and other devices below /dev are written to.
+    If the path is /dev/stdout, /dev/fd/N or another device in /dev, write to this device instead.
 
     Raises:
         InvalidRequest: The path is a folder.
-        UnsafePath: The path is a device outside of /dev, or a FIFO.
+        UnsafePath: The path is a FIFO, or a device that is not in /dev.
         Locked: Another process saves to the same path.
         StorageError: The file cannot be written.
     """
@@ -43,7 +43,7 @@ def save(path: Path, data: bytes) -> None:
 
 
 def check_savable(path: Path) -> None:
-    """Raise InvalidRequest or UnsafePath if `save` would for this path. Commands call it before they begin."""
+    """Raise InvalidRequest or UnsafePath if `save` would refuse this path. Commands call it before long work."""
     if _is_device(path):
         return
     if not path.name:
@@ -59,6 +59,6 @@ def check_savable(path: Path) -> None:
 
 
 def _is_device(path: Path) -> bool:
-    """Return True for a path directly in /dev, in /dev/fd or in /proc; files in /dev/shm are ordinary."""
+    """Return True for a path directly in /dev, and below /dev/fd or /proc. In /dev/shm, files are ordinary."""
     absolute = os.path.abspath(path)
     return os.path.dirname(absolute) == "/dev" or absolute.startswith(("/dev/fd/", "/proc/"))

@@ -1,15 +1,15 @@
 """Digest: size and sha256 of a file, and of a part, which is one file or a folder of files.
 
-A folder's size is the size of all files in it. Its sha256 covers one record for each entry, with the path relative to
-the part. Files of a folder precede the folders in it, each sorted by the bytes of the name:
+The size of a folder is the size of all files in it. Its sha256 covers one record for each file and folder in it, with
+paths relative to the part. Files of a folder precede its folders, and both are sorted by the bytes of the names:
 
 | entry  | record                                                                                    |
 |--------|-------------------------------------------------------------------------------------------|
 | file   | path, NUL, its size in decimal, NUL, the 32 bytes of the sha256 of its content            |
 | folder | path, "/", NUL                                                                            |
 
-So the digest depends only on names, sizes and contents. Links and devices are refused, and only files beneath the part
-are opened.
+So the digest depends only on names, sizes and contents. A link or a device raises CorruptPack. Files outside the part
+are not opened.
 """
 
 import hashlib
@@ -28,23 +28,23 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def file_bytes(path: Path) -> int:
-    """Return the size of a file of a pack in bytes; raises CorruptPack, StorageError."""
+    """Return the size of a file of a pack in bytes. Raises CorruptPack for no regular file, StorageError."""
     with open_file(path) as file:
         return os.fstat(file.fileno()).st_size
 
 
 def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file of a pack, in hex; raises CorruptPack, StorageError."""
+    """Return the sha256 of a file of a pack in hex. Raises CorruptPack for no regular file, StorageError."""
     with open_file(path) as file, failing(path, "read"):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def part_bytes(path: Path, *, without: Container[bytes] = ()) -> int:
-    """Return the size of a part that is a file, or of all files in a part that is a folder, in bytes.
+    """Return the size of a part in bytes: of the file, or of all files in the folder.
 
     Args:
         path: The part.
-        without: Relative paths to ignore in a folder.
+        without: Paths of files to ignore, relative to a part that is a folder.
 
     Raises:
         CorruptPack: The folder contains a link or a device.
@@ -58,12 +58,12 @@ def part_bytes(path: Path, *, without: Container[bytes] = ()) -> int:
 
 
 def part_sha256(path: Path, *, most_bytes: int | None = None, without: Container[bytes] = ()) -> str:
-    """Return the sha256 of a part in hex, as in the manifest; raises CorruptPack, StorageError.
+    """Return the sha256 of a part in hex, as the manifest has it. Raises CorruptPack, StorageError.
 
     Args:
         path: The part.
-        most_bytes: Size in the manifest. A larger part raises CorruptPack before more bytes are read.
-        without: Relative paths to ignore in a folder.
+        most_bytes: Size in the manifest. If the part is larger, CorruptPack is raised before more bytes are read.
+        without: Paths of entries to ignore, relative to a part that is a folder.
     """
     with failing(path, "read"):
         status = os.stat(path, follow_symlinks=False)
@@ -91,17 +91,17 @@ def _check_size(path: Path, left: int) -> None:
 
 
 class FolderDigest:
-    """The sha256 of a part that is a folder. The caller adds the entries in the order of `entries`."""
+    """Computes the sha256 of a part that is a folder. Add its entries in the order of the function `entries`."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
 
     def add_folder(self, name: bytes) -> None:
-        """Add a folder by its relative path."""
+        """Add a folder by its path, relative to the part."""
         self._hash.update(name + b"/\0")
 
     def add_file(self, name: bytes, size: int, sha256: bytes) -> None:
-        """Add a file by its relative path, size and the 32 bytes of the sha256 of its content."""
+        """Add a file by its path relative to the part, its size, and the sha256 of its content (32 bytes)."""
         self._hash.update(b"%s\0%d\0" % (name, size) + sha256)
 
     def hexdigest(self) -> str:
@@ -109,9 +109,9 @@ class FolderDigest:
 
 
 def entries(path: Path) -> Iterator[tuple[bytes, int | None]]:
-    """Yield relative path and size of every entry of a part that is a folder, in the order that the module describes.
+    """Yield the relative path and the size of each entry of a part that is a folder, in the order of this module.
 
-    The size of a folder is None. Raises CorruptPack for a link or a device, StorageError.
+    Entries are files and folders. The size of a folder is None. Raises CorruptPack for a link or device, StorageError.
     """
     with opened_folder(path) as root:
         yield from _entries(path, root)
@@ -119,7 +119,7 @@ def entries(path: Path) -> Iterator[tuple[bytes, int | None]]:
 
 @contextmanager
 def opened_folder(path: Path) -> Iterator[int]:
-    """Open a part that is a folder, and yield its descriptor for the `with` block; raises StorageError."""
+    """Open a part that is a folder, and yield its descriptor for the `with` block. Raises StorageError."""
     with failing(path, "open"):
         descriptor = os.open(path, _FOLDER)
     try:

@@ -1,9 +1,9 @@
-"""Folder handle: an open folder, held by its descriptor; makes, renames and removes files and folders in it.
+"""Folder handle: a folder that a descriptor keeps open. It makes, renames and removes files and folders in it.
 
-All calls are relative to the descriptor. So a link that replaces a folder meanwhile cannot lead a write or a removal
-elsewhere. Links in the folder are removed themselves, and never followed.
+All names are relative to the descriptor. So if another process replaces the folder by a link, packer does not write or
+remove files elsewhere. A link in the folder is removed itself and never followed.
 
-A failed fsync is never repeated, because the kernel may have dropped the dirty pages; it raises StorageError.
+A failed fsync raises StorageError and is never repeated, because the kernel may have dropped the unwritten pages.
 """
 
 import ctypes
@@ -32,16 +32,16 @@ _ASIDE = ".old"  # suffix of the old folder in `swap`, without an atomic exchang
 
 
 class FolderHandle:
-    """An open folder; `path` is its path when it was opened, for messages."""
+    """An open folder. `path` is its path when it was opened, and only names it in messages."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
-        """Take over the descriptor, which `close` closes."""
+        """Take over an open descriptor of the folder, which `close` closes."""
         self.path = path
         self.descriptor = descriptor
 
     @classmethod
     def at(cls, path: Path) -> "FolderHandle":
-        """Open the folder at a path of the user, following links; raises StorageError."""
+        """Open the folder at `path`. A link on the way is followed. Raises StorageError."""
         with failing(path, "open the folder"):
             return cls(path, os.open(path, _FOLDER))
 
@@ -52,7 +52,7 @@ class FolderHandle:
         self.close()
 
     def close(self) -> None:
-        """Close the descriptor; may be called twice."""
+        """Close the descriptor. A second call has no effect."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
         self.descriptor = -1
@@ -60,12 +60,12 @@ class FolderHandle:
     # ---- content
 
     def names(self) -> list[str]:
-        """Return the names in the folder, sorted; raises StorageError."""
+        """Return the sorted names in the folder. Raises StorageError."""
         with failing(self.path, "list the folder"):
             return sorted(os.listdir(self.descriptor))
 
     def status(self, name: str) -> os.stat_result | None:
-        """Return the status of a name, without following a link, or None if it is absent; raises StorageError."""
+        """Return the status of an entry, which may be a link, or None if it is absent. Raises StorageError."""
         with failing(self.path / name, "ask for it"):
             try:
                 return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
@@ -73,23 +73,23 @@ class FolderHandle:
                 return None
 
     def folder(self, name: str) -> "FolderHandle":
-        """Open a subfolder, which the caller closes. Raises UnsafePath for a link or a file, StorageError."""
+        """Open a subfolder, which you close. Raises UnsafePath if it is a link or a file, and StorageError."""
         path = self.path / name
         with failing(path, "open the folder"):
             return FolderHandle(path, open_real_folder(path, name, within=self.descriptor))
 
     @property
     def inside(self) -> Path:
-        """A path through the descriptor, for libraries that require paths; on systems without /proc, `path`.
+        """A path through the descriptor, for libraries that require paths. Without /proc, this is `path`.
 
-        It is valid in this process while the folder is open.
+        The path is valid only in this process, and while the folder is open.
         """
         through = Path(f"/proc/self/fd/{self.descriptor}")
         return through if through.exists() else self.path
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Replace `inside` by `path` in the messages of errors of packer that the `with` block raises."""
+        """Return a `with` block whose PackerErrors contain `path` instead of `inside` in their messages."""
         inside = re.compile(rf"{re.escape(str(self.inside))}(?![0-9])")
         try:
             yield
@@ -102,13 +102,13 @@ class FolderHandle:
     # ---- making
 
     def make_folder(self, name: str) -> "FolderHandle":
-        """Open a subfolder, which is made if absent, and which the caller closes. Raises the errors of `folder`."""
+        """Open a subfolder, which you close. It is made if it is absent. Raises UnsafePath, StorageError."""
         with failing(self.path / name, "make the folder"), suppress(FileExistsError):
             os.mkdir(name, dir_fd=self.descriptor)
         return self.folder(name)
 
     def write_file(self, name: str, data: bytes) -> None:
-        """Write and sync a new file; raises StorageError, also if the name exists."""
+        """Write and sync a new file. Raises StorageError, also if the name exists already."""
         with failing(self.path / name, "write"):
             descriptor = os.open(name, _NEW_FILE, 0o666, dir_fd=self.descriptor)
             with os.fdopen(descriptor, "wb") as file:
@@ -117,14 +117,14 @@ class FolderHandle:
                 os.fsync(descriptor)
 
     def read_file(self, name: str) -> bytes:
-        """Return the content of a file, empty if it is absent; raises UnsafePath, StorageError."""
+        """Return the content of a file, or no bytes if it is absent. Raises UnsafePath for a link, StorageError."""
         if self.status(name) is None:
             return b""
         with self._plain_file(name) as file, failing(self.path / name, "read"):
             return file.read() or b""
 
     def _plain_file(self, name: str) -> BinaryIO:
-        """Open a regular file for reading; raises UnsafePath for a link, a hard link or anything else, StorageError."""
+        """Open a regular file with one name for reading. Raises UnsafePath for other entries, StorageError."""
         path = self.path / name
         with failing(path, "open"):
             try:
@@ -142,42 +142,42 @@ class FolderHandle:
     # ---- syncing
 
     def sync_file(self, descriptor: int) -> None:
-        """Call fdatasync for an open file that was made in the folder; raises StorageError."""
+        """Call fdatasync for an open file of the folder. Raises StorageError."""
         with failing(self.path, "sync a file to disk"):
             os.fdatasync(descriptor)
 
     # ---- removing
 
     def remove(self, name: str) -> None:
-        """Remove a file, a link, or a folder with its content, if it exists; raises StorageError."""
+        """Remove a file, a link, or a folder with its content, if it exists. Raises StorageError."""
         with failing(self.path / name, "remove"):
             _remove(self.descriptor, name)
 
     def remove_empty_folder(self, name: str) -> None:
-        """Remove an empty folder; raises StorageError for anything else."""
+        """Remove an empty folder. Raises StorageError if it has content, or is a file or a link."""
         with failing(self.path / name, "remove the empty folder"):
             os.rmdir(name, dir_fd=self.descriptor)
 
     # ---- on disk
 
     def sync(self) -> None:
-        """Call fsync for the folder; raises StorageError."""
+        """Call fsync for the folder, so that its names are on disk. Raises StorageError."""
         with failing(self.path, "sync to disk"):
             os.fsync(self.descriptor)
 
     def sync_file_system(self) -> None:
-        """Sync the file system of the folder, which suits many small files; raises StorageError."""
+        """Sync the file system of the folder, fast for many small files. Raises StorageError."""
         with failing(self.path, "sync to disk"):
             syncfs(self.descriptor)
 
     def replace(self, name: str, target: "FolderHandle", new_name: str) -> None:
-        """Move a synced file to `new_name` in `target`, replacing a file, by one rename; raises StorageError."""
+        """Rename a synced file to `new_name` in `target`, and replace a file there. Raises StorageError."""
         with failing(target.path / new_name, "replace"):
             os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
         target.sync()
 
     def publish(self, name: str, target: "FolderHandle", new_name: str) -> None:
-        """Move a complete folder to `new_name` in `target`; raises PackExists if that name exists, StorageError."""
+        """Rename a complete folder to `new_name` in `target`. Raises PackExists if this name exists, StorageError."""
         with self.folder(name) as staged:
             staged.sync()
         if not self._rename(name, target, new_name, _RENAME_NOREPLACE):
@@ -188,9 +188,9 @@ class FolderHandle:
         target.sync()
 
     def swap(self, name: str, target: "FolderHandle", new_name: str) -> None:
-        """Exchange the complete folder `name` with the folder `new_name` in `target`; raises StorageError.
+        """Exchange the complete folder `name` with the folder `new_name` in `target`. Raises StorageError.
 
-        This is one atomic exchange if the system supports it, else renames, between which `new_name` is absent.
+        If the system has no atomic exchange, three renames are made, and `new_name` is absent for a moment.
         """
         with self.folder(name) as staged:
             staged.sync()
@@ -203,7 +203,7 @@ class FolderHandle:
         target.sync()
 
     def _rename(self, name: str, target: "FolderHandle", new_name: str, flags: int) -> bool:
-        """Call renameat2(2); return False if the C library, kernel or file system does not support it."""
+        """Call renameat2(2). Return False if the C library, the kernel or the file system does not support it."""
         function = _renameat2()
         if function is None:
             return False
@@ -220,13 +220,13 @@ class FolderHandle:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with its content, if it exists, without following links; raises StorageError."""
+    """Remove a file, a link, or a folder with its content, if it exists. Raises StorageError."""
     with FolderHandle.at(path.parent) as folder:
         folder.remove(path.name)
 
 
 def link(path: Path, new: Path) -> bool:
-    """Make the hard link `new` to a file. Return False if the system cannot, for example across file systems."""
+    """Make the hard link `new` to a file. Return False if the system cannot, for example on another file system."""
     try:
         os.link(path, new, follow_symlinks=False)
     except OSError:
@@ -235,7 +235,7 @@ def link(path: Path, new: Path) -> bool:
 
 
 def open_real_folder(path: Path, name: str, *, within: int) -> int:
-    """Return a descriptor of the folder `name` in the open folder `within`; raises UnsafePath for others, OSError."""
+    """Return a descriptor of the folder `name` in the folder `within`. Raises UnsafePath for another entry, OSError."""
     try:
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=within)
     except OSError as error:
@@ -273,9 +273,9 @@ def _remove(folder: int, name: str) -> None:
 
 
 def _empty(here: int) -> None:
-    """Remove the content of an open folder, of any depth, with one descriptor at a time; close the descriptor.
+    """Remove the content of an open folder, of any depth, and close its descriptor.
 
-    The way back is "..", which must be the same folder as before: a folder that is moved meanwhile is an error.
+    The way back is "..". Raises OSError if ".." is another folder than on the way down, because a folder was moved.
     """
     above: list[tuple[str, os.stat_result]] = []
     try:
@@ -303,7 +303,7 @@ def _replaced(old: int, new: int) -> int:
 
 
 def _unlink_files(folder: int) -> str | None:
-    """Unlink the entries of a folder up to the first that is a folder, and return its name; None if there is none."""
+    """Unlink entries until one is a folder. Return the name of this folder, or None if no entry is left."""
     is_empty = False
     while not is_empty:  # a listing may miss names during removals
         is_empty = True

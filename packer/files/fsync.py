@@ -1,7 +1,7 @@
 """Fsync: syncs files, folders, parts and file systems to the disk, and writes synced files.
 
-Writes are not atomic; packer.files.atomic_save is. A failed fsync is never repeated, because the kernel may have
-dropped the dirty pages; it raises StorageError.
+Writes are not atomic. Use packer.files.atomic_save for that. A failed fsync raises StorageError and is never repeated,
+because the kernel may have dropped the unwritten pages.
 """
 
 import ctypes
@@ -13,14 +13,14 @@ from packer.files.storage_errors import failing
 
 
 def sync(path: Path) -> None:
-    """Sync a file or a folder; raises StorageError."""
+    """Sync a file or a folder. Raises StorageError."""
     _call_with_descriptor(os.fsync, path)
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the files of a folder, and the folder, after all of them are written; raises StorageError.
+    """Sync all files of a folder, and then the folder. Raises StorageError.
 
-    This is much faster than a sync after each file, because the first one also writes blocks of the others.
+    Write all files before: the first sync also writes blocks of the others. A sync after each file is much slower.
     """
     for path in sorted(folder.iterdir()):
         sync(path)
@@ -28,7 +28,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file_system(path: Path) -> None:
-    """Sync the file system of `path`, which suits many small files; raises StorageError."""
+    """Sync the complete file system of `path`. For many small files, this is faster. Raises StorageError."""
     _call_with_descriptor(syncfs, path)
 
 
@@ -42,7 +42,7 @@ def _call_with_descriptor(function: Callable[[int], None], path: Path) -> None:
 
 
 def syncfs(descriptor: int) -> None:
-    """Sync the file system of an open file by syncfs(2), or all file systems without it; raises OSError."""
+    """Sync the file system of an open file, or without syncfs(2) all file systems. Raises OSError."""
     function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if function is None:
         os.sync()
@@ -51,12 +51,12 @@ def syncfs(descriptor: int) -> None:
 
 
 def sync_part(path: Path) -> None:
-    """Sync a part, which is a file or a folder of files; raises StorageError."""
+    """Sync a part, which is a file or a folder of files. Raises StorageError."""
     (sync_file_system if path.is_dir() else sync)(path)
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write and sync a new file; raises StorageError, also if the path exists."""
+    """Write and sync a new file. Raises StorageError, also if the path exists already."""
     with failing(path, "write"), path.open("xb") as file:
         file.write(data)
         file.flush()
@@ -64,6 +64,6 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, which may exist; the caller syncs its parent, so that its name is on disk. Raises StorageError."""
+    """Make a folder if it is absent. Sync its parent yourself, so that its name is on disk. Raises StorageError."""
     with failing(path, "make the folder"):
         path.mkdir(exist_ok=True)

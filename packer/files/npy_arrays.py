@@ -1,9 +1,9 @@
-"""NPY arrays: writes and reads the header of .npy files without evaluating anything, and maps arrays of an index.
+"""NPY arrays: writes and reads the headers of .npy files, and maps the arrays of an index.
 
-NumPy's reader evaluates the header as a Python literal. Here a regular expression reads it, for arrays of plain
-numbers. Arrays of an index must be little-endian, C-ordered, of one or two dimensions, and of the right size.
-Layout: magic, version, header length (uint16; uint32 since 2.0), header, data. Version 1.0 is written.
-Source: numpy/lib/format.py, versions 1.0 to 3.0.
+NumPy's reader evaluates the header as a Python literal. This module does not: a regular expression matches it, for
+arrays of plain numbers only. Arrays of an index must be little-endian, C-ordered, of one or two dimensions, and of the
+right size. The layout is magic, version, header length (uint16, or uint32 since version 2.0), header, data. Version 1.0
+is written. Source: numpy/lib/format.py, versions 1.0 to 3.0.
 """
 
 import math
@@ -37,9 +37,9 @@ _DTYPE = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|[?]|[SU][0-9]{1,9})", re.AS
 
 
 def dtype_of(text: str) -> np.dtype[Any]:
-    """Return the dtype for NumPy's short form, such as `<f4` or `|S7`; raises ValueError for any other text.
+    """Return the dtype for a short form of NumPy, such as `<f4` or `|S7`. Raises ValueError for another text.
 
-    numpy.dtype alone also accepts lists of fields, such as `f4,i8`, which may have any number of members.
+    Call it for texts from files, because numpy.dtype also accepts lists of fields, such as `f4,i8`.
     """
     if not _DTYPE.fullmatch(text):
         raise ValueError(f"dtype {text[:40]!r}: expected numbers or texts, such as '<f4'")
@@ -50,14 +50,14 @@ _CODES = {np.dtype(name).str[1:]: name for name in DTYPES}
 
 
 def npy_header(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> bytes:
-    """Return magic and header of a C-ordered array, byte for byte as NumPy 2 writes them."""
+    """Return magic and header of a C-ordered array. Its bytes are those that NumPy 2 writes."""
     text = f"{{'descr': {np.dtype(dtype).str!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
     text += " " * (_SPARE - len(repr(shape[0]))) if shape else ""
     return _padded(text, -(len(text) + 11) % _UNIT or _UNIT)
 
 
 def npy_header_of_size(dtype: npt.DTypeLike, shape: tuple[int, ...], *, least_bytes: int) -> bytes:
-    """Return magic and header, padded to `least_bytes` so that all lengths have one size; longer only if needed."""
+    """Return magic and header, with spaces up to `least_bytes`. A header that needs more bytes is longer."""
     text = repr({"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape})
     needed = len(text) + 11
     return _padded(text, max(least_bytes, -(-needed // _UNIT) * _UNIT) - needed)
@@ -69,21 +69,21 @@ def _padded(text: str, spaces: int) -> bytes:
 
 
 def npy_file(array: npt.NDArray[Any]) -> bytes:
-    """Return a file as numpy.save writes it for the array in C order; raises ValueError for Python objects."""
+    """Return the file that numpy.save writes for the array in C order. Raises ValueError for Python objects."""
     if array.dtype.hasobject:
         raise ValueError(f"an array of {array.dtype} has no bytes of its own")
     return npy_header(array.dtype, array.shape) + array.tobytes()
 
 
 class NpyHeader(NamedTuple):
-    """Contents of a header.
+    """The header of an .npy file.
 
     Attributes:
-        dtype: Dtype as stored.
-        name: Name of the dtype in native byte order, such as "int64"; "text" for texts.
+        dtype: Dtype in the file, with its byte order.
+        name: Name of the dtype in native byte order, such as "int64", or "text" for texts.
         is_fortran: True for Fortran order, False for C order.
         shape: Shape of the array.
-        data_at: Offset of the data.
+        data_at: Offset of the data in the file, in bytes.
     """
 
     dtype: np.dtype[Any]
@@ -98,17 +98,17 @@ class NpyHeader(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
     def array(self, buffer: Buffer | mmap.mmap) -> npt.NDArray[Any]:
-        """Return the array of the file in the stored dtype and order, over the memory of `buffer`."""
+        """Return the array of the file in its dtype and order. It shares the memory of `buffer`, the file."""
         values = np.frombuffer(buffer, self.dtype, math.prod(self.shape), self.data_at)
         return values.reshape(self.shape, order="F" if self.is_fortran else "C")
 
 
 def read_header(buffer: Buffer | mmap.mmap, *, texts: bool = False) -> NpyHeader:
-    """Return the header of a file; raises ValueError with the cause unless it describes an array of plain numbers.
+    """Return the header of an .npy file. Raises ValueError unless it describes an array of plain numbers.
 
     Args:
-        buffer: The file.
-        texts: True to accept also arrays of texts of a fixed length, whose `name` is "text". False refuses them.
+        buffer: The complete file.
+        texts: True also accepts arrays of texts of a fixed length, whose `name` is "text". False refuses them.
     """
     start = bytes(buffer[:12])
     if start[:6] != MAGIC or len(start) < 12:
@@ -134,9 +134,9 @@ def read_header(buffer: Buffer | mmap.mmap, *, texts: bool = False) -> NpyHeader
 
 
 def map_file(path: Path, expected_bytes: int) -> tuple[npt.NDArray[Any], bytes | mmap.mmap]:
-    """Map a file of an index, and return its array, read-only and without a copy, and the mapping.
+    """Return the read-only array of an index file, without a copy, and the memory that contains it.
 
-    Small files are read: a mapping keeps a file descriptor, and a program may open hundreds of packs.
+    Small files are read into bytes. Larger ones are mapped, which keeps a file descriptor for each file open.
 
     Raises CorruptPack unless the file has `expected_bytes` bytes and is an array of an index. Raises StorageError.
     """
@@ -171,6 +171,5 @@ def _array(path: Path, mapped: bytes | mmap.mmap) -> npt.NDArray[Any]:
 
 
 def _is_as_written(stored: bytes, expected: bytes) -> bool:
-    """Return True if two headers are equal except for the spaces at the end and the header length."""
     texts = [header[:8] + header[10:].rstrip(b" ") for header in (stored[:-1], expected[:-1])]
     return texts[0] == texts[1] and stored[-1:] == b"\n"

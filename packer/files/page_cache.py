@@ -1,7 +1,7 @@
-"""Page cache: files dropped from memory before a measurement, and how much of a file is in memory. Linux.
+"""Page cache: drops files from memory before a measurement, and counts how much of a file is in memory.
 
-posix_fadvise(2) is a request. Pages stay if they wait to be written, are mapped by a process, or belong to a file
-system in memory (tmpfs). So the remaining pages are counted: mincore(2), over a mapping whose pages are not touched.
+posix_fadvise(2) only requests that pages are dropped. Pages stay if they wait to be written, if a process maps them, or
+if their file system is in memory (tmpfs). So mincore(2) counts the pages that remain. This needs Linux.
 """
 
 import ctypes
@@ -21,24 +21,24 @@ _WARM_SHARE = 0.05  # of the bytes; files with more in memory are not cold
 
 
 class Residency(NamedTuple):
-    """Bytes of some files that are in memory, None if the system does not report them, and the size of the files."""
+    """The bytes of some files that are in memory, or None if they are unknown, and the size of the files."""
 
     resident_bytes: int | None
     bytes: int
 
     @property
     def share(self) -> float | None:
-        """Share of the bytes that are in memory, 0 to 1; None if the system does not report it."""
+        """Share of the bytes that are in memory, 0 to 1. None if the system does not report it."""
         return None if self.resident_bytes is None else self.resident_bytes / max(1, self.bytes)
 
     @property
     def is_cold(self) -> bool:
-        """True if at most 5 % is known to be in memory."""
+        """True if at most 5 % of the bytes are in memory. False if more are, or if it is not known."""
         return self.share is not None and self.share <= _WARM_SHARE
 
 
 def cold_sentence(name: str, shares: Sequence[float | None]) -> str:
-    """Return a sentence on whether the files `name` were cold. shares: `Residency.share` after each call of `drop`."""
+    """Return a sentence that tells if the files `name` were cold. `shares` has `Residency.share` after each `drop`."""
     if None in shares:
         return f"{name}: this system does not report what is in the page cache (mincore): maybe it was not cold."
     most = max(share or 0.0 for share in shares)
@@ -51,7 +51,7 @@ def cold_sentence(name: str, shares: Sequence[float | None]) -> str:
 
 
 def drop(files: Iterable[Path]) -> Residency:
-    """Ask the system to drop the pages of files, and return how much remains in memory; raises StorageError."""
+    """Ask the system to drop the files from memory. Return how much of them stays there. Raises StorageError."""
     paths = list(files)
     for path in paths[:1]:
         sync_file_system(path.parent)  # dirty pages would stay
@@ -63,7 +63,7 @@ def drop(files: Iterable[Path]) -> Residency:
 
 
 def residency(files: Iterable[Path]) -> Residency:
-    """Return how much of the files is in memory, in whole pages; raises StorageError."""
+    """Return how much of the files is in memory, counted in whole pages. Raises StorageError."""
     counts = [(_resident_pages(path), path.stat().st_size) for path in files]
     known = [resident for resident, _ in counts if resident is not None]
     return Residency(sum(known) if len(known) == len(counts) else None, sum(size for _, size in counts))
@@ -85,9 +85,9 @@ def _resident_pages(path: Path) -> int | None:
 
 
 def resident_bytes(descriptor: int) -> int | None:
-    """Return the bytes of an open file that are in memory, in whole pages; raises OSError if it cannot be mapped.
+    """Return how many bytes of an open file are in memory, counted in whole pages. Raises OSError.
 
-    None if the system has no such call, or another user owns the file: the kernel then reports all of its pages.
+    Return None if the system has no mincore(2). Also for a file of another user: its count would include all pages.
     """
     status = os.fstat(descriptor)
     if os.geteuid() not in (0, status.st_uid):
@@ -109,6 +109,6 @@ def resident_bytes(descriptor: int) -> int | None:
 
 
 def expect_random_reads(descriptor: int) -> None:
-    """Ask the system not to read ahead in a file; raises OSError. Does nothing on systems without that call."""
+    """Ask the system not to read ahead in a file. Does nothing if it has no such call. Raises OSError."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)

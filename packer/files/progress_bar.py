@@ -13,9 +13,9 @@ _PLAIN_SECONDS = 5.0
 
 
 class ProgressBar:
-    """Shows progress: a bar on a terminal or in a notebook, a line every 5 seconds elsewhere, nothing if quiet.
+    """Shows a bar on a terminal or in a notebook, and elsewhere a line every 5 seconds. With `quiet` it shows nothing.
 
-    It writes to stderr, so that stdout contains only results.
+    The progress is on stderr, so that stdout contains only results.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -31,7 +31,7 @@ class ProgressBar:
             self._bar.close()
 
     def __call__(self, now: Progress) -> None:
-        """Show the progress; a call with 0 samples starts the clock and the bar."""
+        """Show the progress. A call with 0 samples starts the clock and the bar instead."""
         if not now.samples:
             self._started = self._shown = time.monotonic()
             if self._bar is None and not self._quiet:  # a second one would move the cursor
@@ -60,7 +60,7 @@ def _bar(total: int) -> Any:
 
 
 def _notebook_bar(total: int) -> Any:
-    """Return a bar below the running cell, or None outside a notebook, or without ipywidgets."""
+    """Return a bar below the running cell. None without a notebook or without ipywidgets."""
     if "IPython" not in sys.modules:
         return None
     from tqdm.auto import tqdm  # finds out from IPython where it runs

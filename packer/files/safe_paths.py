@@ -1,15 +1,15 @@
-"""Safe paths: validates relative paths from outside, and opens files below a folder by them (openat2).
+"""Safe paths: checks relative paths that packs and other files contain, and opens files below a folder by them.
 
-`components` checks the names of files that a pack asks to write, because a pack may be hostile. Refused are:
+`components` checks the names of files that packer writes for a pack, because a pack may be hostile. It refuses:
 * an absolute path, and a path of more than 4000 bytes;
 * a component that is empty, `.` or `..`, contains NUL, or is longer than 255 bytes;
 * a path that leads out of a folder on Windows: `..` between backslashes, a drive (`C:`, `C:\\x`), a share (`\\\\host`).
 
-Any other name is returned unchanged, because skipping it would lose data: `12:30:00.jpg`, `a\\b`, `CON`, `name.`.
+Other names are unchanged, because a refused file would be lost data: `12:30:00.jpg`, `a\\b`, `CON`, `name.`.
 
-`open_beneath` opens files for reading: no link and no `..` leads out of the folder. It is one openat2(2) if the kernel
-has this call, which costs about as much as a plain open. Otherwise every folder on the way is opened from the one above
-it, never through a link. Constants: linux/openat2.h.
+`open_beneath` opens a file for reading. No link and no `..` can lead it out of the folder. If the kernel has
+openat2(2), it makes one call, which costs about as much as a plain open. Otherwise it opens each folder of the path
+from the folder above, and never through a link. Its constants come from linux/openat2.h.
 """
 
 import ctypes
@@ -31,9 +31,9 @@ _ELSEWHERE = re.compile(r"(?:[A-Za-z]:(?:\\.*)?|\\\\.*|(?:.*\\)?\.\.(?:\\.*)?)",
 
 
 def components(path: str) -> tuple[bytes, ...]:
-    """Return the names of the folders and the file in a relative POSIX path, as bytes; surrogates as in PEP 383.
+    """Return the names in a relative POSIX path as bytes: its folders, then the file. Surrogates are as in PEP 383.
 
-    Raises InvalidRequest with the reason; the caller adds the place of the path.
+    Raises InvalidRequest with the reason. The message contains `path`, but not where this path comes from.
     """
     parts = []
     for name in path.split("/"):
@@ -54,21 +54,21 @@ def components(path: str) -> tuple[bytes, ...]:
 
 
 def folded(path: str) -> str:
-    """Return a form that is equal for paths that some file system treats as equal (case, composed characters)."""
+    """Return a text that is equal for paths that some file system treats as equal (case, composed characters)."""
     if path.isascii():  # fast path for most names
         return path.lower()
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", path).casefold())
 
 
 class Collisions:
-    """Finds paths that collide: equal paths, paths that differ only in case, a file in the place of a folder."""
+    """Finds paths that collide: equal paths, also if only the case differs, and a file in the place of a folder."""
 
     def __init__(self) -> None:
         self._files: dict[str, str] = {}
         self._folders: dict[str, str] = {}  # folded folder -> one of its files
 
     def add(self, path: str) -> str | None:
-        """Add a path and return None, or return an earlier path that collides with it."""
+        """Add a path. Return an earlier path that collides with it, or None if there is none."""
         key = folded(path)
         other = self._files.get(key) or self._folders.get(key)
         if other is not None:
@@ -108,10 +108,10 @@ _syscall.restype = ctypes.c_long
 
 
 def open_beneath(folder: int, path: bytes, *, is_folder: bool = False) -> int:
-    """Open the file, or with `is_folder` the folder, at `path` below an open folder; the caller closes the descriptor.
+    """Open the file at `path` below an open folder, or with `is_folder` the folder there. Return its descriptor.
 
-    Opening never waits for a FIFO. Raises the OSErrors of open(2), and ELOOP or ENOTDIR for a link. EXDEV means
-    that the path is empty or would leave the folder, EINVAL that it contains NUL.
+    Opening never waits for a FIFO. Raises the OSErrors of open(2), and ELOOP or ENOTDIR for a link. EXDEV means that
+    the path is empty or would leave the folder. EINVAL means that it contains NUL.
     """
     if b"\0" in path:
         raise OSError(errno.EINVAL, "NUL in a path")
@@ -126,7 +126,7 @@ def open_beneath(folder: int, path: bytes, *, is_folder: bool = False) -> int:
 
 
 def open_stepwise(folder: int, path: bytes, *, is_folder: bool = False) -> int:
-    """Open like `open_beneath`, but one folder after the other; for kernels without openat2."""
+    """Do what `open_beneath` does without openat2(2): open one folder of the path after the other."""
     *above, last = path.split(b"/")
     if not {b"", b"..", b"."}.isdisjoint((*above, last)):
         raise OSError(errno.EXDEV, "a path that leads out of its folder")
@@ -144,9 +144,9 @@ def open_stepwise(folder: int, path: bytes, *, is_folder: bool = False) -> int:
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a file of a pack for reading. Links are not followed, and opening never waits for a FIFO.
+    """Open a file of a pack for reading. A link is not followed, and opening never waits for a FIFO.
 
-    Raises CorruptPack if the file is absent or not a regular file, StorageError if it cannot be read.
+    Raises CorruptPack if the file is absent, a link or not a regular file, StorageError if it cannot be opened.
     """
     with failing(path, "open"):
         try:

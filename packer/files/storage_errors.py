@@ -1,4 +1,4 @@
-"""Storage errors: turns errors of the system into StorageError with path and advice, and reports free space."""
+"""Storage errors: raises errors of the operating system as StorageError, and reports free space."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from packer.errors import PackerError, StorageError
 
 @contextmanager
 def failing(path: Path, doing: str) -> Iterator[None]:
-    """Raise an OSError of the `with` block as StorageError "PATH: cannot DOING: CAUSE", with advice for a full disk."""
+    """Return a `with` block that raises an OSError as StorageError "PATH: cannot DOING: CAUSE", with advice."""
     try:
         yield
     except PackerError:  # some of them are OSErrors too
@@ -27,13 +27,13 @@ def failing(path: Path, doing: str) -> Iterator[None]:
 
 
 def free_bytes(path: Path) -> int:
-    """Return the bytes that this user may still write to the file system of `path`, which need not exist."""
+    """Return how many bytes this user may still write to the file system of `path`. The path need not exist."""
     found = _statvfs(path)
     return found.f_bavail * found.f_frsize
 
 
 def free_files(path: Path) -> int | None:
-    """Return the number of files that this user may still make on the file system of `path`, which need not exist.
+    """Return how many files this user may still make on the file system of `path`. The path need not exist.
 
     None means that the file system has no limit. Raises StorageError.
     """

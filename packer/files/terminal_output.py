@@ -1,12 +1,12 @@
-r"""Terminal output: the only way to standard output and standard error, and text escaped for people.
+r"""Terminal output: all output to stdout and stderr goes through this module, which escapes text for people.
 
-Every command prints through `echo`, including errors. Its output contains no control characters but the line breaks
-between its lines.
+Every command prints with `echo`, also its errors. The output contains no control characters except the line breaks
+between lines.
 
-File names and texts of a pack may contain any character. On a terminal, these could clear the screen, write to the
-clipboard (OSC 52), change colors, or reverse the direction of text. So their escapes are printed instead: `\x1b`, `\n`,
-`\u202e`, or `\udcff` for the byte 0xff that is not UTF-8 (PEP 383). A backslash is unchanged, so that a text may be
-escaped twice. Images and pages follow the same rule.
+File names and texts of a pack may contain any character. On a terminal, some could clear the screen, write to the
+clipboard (OSC 52), change colors, or reverse the direction of text. So `echo` prints escapes instead of them, such as
+`\x1b`, `\n` or `\u202e`. The byte 0xff of a name that is not UTF-8 (PEP 383) is `\udcff`. A backslash is unchanged, so
+that escaping a text twice changes nothing. Images and pages of packer follow the same rule.
 """
 
 import os
@@ -19,12 +19,12 @@ from packer.errors import escaped, printable
 
 
 def echo(*lines: object, err: bool = False) -> None:
-    """Print lines for people. Each is `escaped`, also in log files, which are read on terminals. err: to stderr."""
+    """Print lines for people, each of them `escaped`, also into files. They go to stdout, or with `err` to stderr."""
     _write(sys.stderr if err else sys.stdout, map(str, lines))
 
 
 def hand_over(lines: Iterable[str]) -> None:
-    """Print lines for another program to standard output: unchanged bytes, or `escaped` on a terminal."""
+    """Print lines for another program to stdout, with unchanged bytes. On a terminal, they are `escaped`."""
     if sys.stdout.isatty():
         _write(sys.stdout, lines)
         return
@@ -46,7 +46,7 @@ _MOST_CHARACTERS = 400
 
 
 def shortened(text: str) -> str:
-    """Return `printable(text)`. In a text of more than 400 characters, `...` replaces the middle."""
+    """Return `printable(text)`. If the text has more than 400 characters, `...` replaces its middle."""
     if len(text) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
         text = text[:half] + "..." + text[-half:]
@@ -54,9 +54,9 @@ def shortened(text: str) -> str:
 
 
 def shell_word(text: str) -> str:
-    r"""Return the text as one word of a command line: quoted for any POSIX shell if it is printable.
+    r"""Return the text as one word of a command line. A printable text is quoted for any POSIX shell.
 
-    Otherwise it is `$'a\033b'` (POSIX.1-2024, 2.2.4; bash, ksh and zsh), with the other bytes in octal.
+    Another text is `$'a\033b'`, with octal escapes, for bash, ksh, zsh and shells of POSIX.1-2024 (2.2.4).
     """
     if escaped(text) == text:
         is_plain = "'" in text and not set(text) & set('"$`!\\')

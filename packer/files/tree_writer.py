@@ -1,7 +1,7 @@
-"""Tree writer: fills a new folder with files by name; it cannot write outside the folder.
+"""Tree writer: writes new files by their relative paths into a folder, and never outside of it.
 
-Every folder on the way is opened from the one above it (openat) and is never a link, and every file is new. If a folder
-is replaced by a link meanwhile, an error is raised.
+Each folder of a path is opened from the folder above (openat). A link in the place of a folder, or an existing file, is
+an error.
 """
 
 import os
@@ -18,15 +18,15 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class TreeWriter:
-    """Writes files below a folder. `sync` syncs all of them at once."""
+    """Writes files below a folder. They are on disk after `sync`."""
 
     def __init__(self, root: FolderHandle, *, keep_open: bool = False) -> None:
-        """Take over an open, empty folder.
+        """Take over an open, empty folder. `close` closes it.
 
         Args:
             root: The folder.
-            keep_open: True keeps the last used folder below each folder of `root` open, which saves three system calls
-                per file. If another process moves this folder, files are written to its new place.
+            keep_open: True keeps the last used folder below each folder of `root` open. It saves three system calls per
+                file, but files follow this folder if another process moves it. False opens the folder for each file.
         """
         self._root = root
         self._keep_open = keep_open
@@ -34,12 +34,12 @@ class TreeWriter:
 
     @classmethod
     def inside(cls, above: FolderHandle, name: str) -> "TreeWriter":
-        """Return a writer for the folder `name` in `above`, made if it is absent; raises UnsafePath, StorageError."""
+        """Return a writer for the folder `name` in `above`, and make this folder. Raises UnsafePath, StorageError."""
         return cls(above.make_folder(name))
 
     @classmethod
     def at(cls, path: Path) -> "TreeWriter":
-        """Return a writer with `keep_open` for the empty folder at `path`; raises OSError, also for a link."""
+        """Return a writer with `keep_open` for the empty folder at `path`. Raises OSError, also if it is a link."""
         return cls(FolderHandle(path, os.open(path, _FOLDER)), keep_open=True)
 
     def __enter__(self) -> "TreeWriter":
@@ -49,20 +49,20 @@ class TreeWriter:
         self.close()
 
     def close(self) -> None:
-        """Close the descriptors; may be called twice."""
+        """Close all folders. A second call has no effect."""
         for top in list(self._open):
             os.close(self._open.pop(top)[1])
         self._root.close()
 
     def sync(self) -> None:
-        """Sync the file system of the files; raises StorageError."""
+        """Sync the file system that contains the files. Raises StorageError."""
         self._root.sync_file_system()
 
     def write(self, components: Sequence[bytes], data: Buffer) -> None:
-        """Write a new file, and make its folders if they are absent; raises StorageError.
+        """Write a new file, and make its folders if they are absent. Raises StorageError.
 
         Args:
-            components: The path, as `safe_paths.components` returns it.
+            components: The names of the folders and the file, as `safe_paths.components` returns them.
             data: The content.
         """
         try:
@@ -87,7 +87,7 @@ class TreeWriter:
             os.close(file)
 
     def make_folder(self, components: Sequence[bytes]) -> None:
-        """Make a folder, which may exist; raises StorageError if another entry has its name."""
+        """Make a folder if it is absent. Raises StorageError if a file or a link has its name."""
         with failing(self._path(components), "make the folder"):
             os.close(self._folder(components))
 
@@ -95,7 +95,7 @@ class TreeWriter:
         return self._root.path / os.fsdecode(b"/".join(components))
 
     def _folder_of(self, names: tuple[bytes, ...]) -> int:
-        """Return a descriptor of the folder `names` for a file; the caller closes it unless `keep_open` is set."""
+        """Return a descriptor of the folder for a file. Close it if `keep_open` is False."""
         if not self._keep_open:
             return self._folder(names)
         top = names[0] if names else b""
@@ -109,7 +109,6 @@ class TreeWriter:
         return descriptor
 
     def _folder(self, names: Sequence[bytes]) -> int:
-        """Open a folder below the root; the caller closes it."""
         descriptor = os.dup(self._root.descriptor)
         for name in names:
             try:

@@ -1,17 +1,17 @@
-"""Work folder: the folder next to a target in which a command builds it; locked, marked, and owned by the user.
+"""Work folder: the folder next to a target in which a command builds the target. One process at a time may use it.
 
-Only entries that packer made are removed, whatever the folder contains:
+The command removes only entries that packer made, whatever the folder contains:
 
-* It is made with mode 700 and opened without following a link. A folder of another user is refused. If other users
-  may write to it, this is forbidden and the command ends with an error. The next command uses the folder.
-* A marker shows that packer made it: an empty file whose name contains the folder's inode number. So the marker of a
-  copied folder is not valid. It is made first; a folder with content but no marker is refused. An empty folder, left by
-  a kill before the marker, is taken over.
-* Its names are known (`Names`). Any other name is refused before anything is removed.
-* All calls use descriptors (packer.files.folder_handle); libraries that require paths get `inside`.
+* The folder has mode 700 and is opened without following a link. A folder of another user is refused. If other users
+  may write to it, packer forbids this and the command ends with an error. The next command uses the folder.
+* A marker shows that packer made the folder: an empty file whose name contains the folder's inode number. So a copy of
+  the folder has no valid marker. The marker is made first. A folder with content but no marker is refused. An empty
+  folder is used, because a killed command may have made it.
+* The names in it are known (`Names`). If there is another name, nothing is removed and the folder is refused.
+* All calls use descriptors (packer.files.folder_handle). Libraries that require paths get `inside`.
 
-The marker needs no sync: its name is on disk when the folder, or a later entry, is synced. After a power loss before
-that, the folder may have no marker and is refused; the error names what to remove.
+The marker is not synced. Its name is on disk when the folder, or a later entry, is synced. After an earlier power loss,
+the folder may have no marker. It is then refused, and the error names what to remove.
 """
 
 import fcntl
@@ -50,12 +50,12 @@ class WorkFolder(FolderHandle):
         return self
 
     def content(self) -> list[str]:
-        """Return the names in the folder, sorted, without its marker; raises StorageError."""
+        """Return the sorted names in the folder, without its marker. Raises StorageError."""
         marker = marker_name(self)
         return [name for name in self.names() if name != marker]
 
     def check(self) -> None:
-        """Raise UnsafePath if the folder contains a name that `names` does not allow."""
+        """Raise UnsafePath if the folder, or a folder in it, contains a name that `names` does not allow."""
         for name in self.content():
             inner = next((inner for known, inner in self._names.items() if re.fullmatch(known, name)), None)
             if inner is None:
@@ -73,27 +73,28 @@ class WorkFolder(FolderHandle):
                     raise _unknown(folder.path / below)
 
     def clear(self) -> None:
-        """Remove all entries but the marker; raises UnsafePath before anything is removed, and StorageError."""
+        """Remove all entries except the marker. Raises UnsafePath before it removes anything, and StorageError."""
         self.check()
         for name in self.content():
             self.remove(name)
 
 
 def beside(target: Path) -> Path:
-    """Return the path of the work folder for a target."""
+    """Return the path of the work folder for a target: `.NAME.partial` in the same folder."""
     return target.with_name(f".{target.name}.partial")
 
 
 @contextmanager
 def work_folder(path: Path, names: Names, *, waiting: Callable[[], None] | None = None) -> Iterator[WorkFolder]:
-    """Make a work folder, hold its lock during the `with` block, and remove the folder afterwards if it is empty.
+    """Make or open a work folder, and lock it during the `with` block. Afterwards, remove it if it is empty.
 
-    The lock is the kernel's flock on the folder itself, which ends with the process and leaves no file.
+    The lock is the kernel's flock of the folder. It ends with the process, and needs no file.
 
     Args:
         path: The work folder.
-        names: Names that it may contain, as regular expressions.
-        waiting: Called before waiting for a process that has the lock. None raises Locked instead of waiting.
+        names: Names that the folder may contain, and for each the names in it if it is a folder, as regular
+            expressions.
+        waiting: A function that is called before waiting for another process with the lock. None raises Locked instead.
 
     Raises:
         Locked: Another process has the lock, and `waiting` is None.
@@ -119,7 +120,7 @@ def work_folder(path: Path, names: Names, *, waiting: Callable[[], None] | None 
 
 
 def check_marker(folder: FolderHandle) -> None:
-    """Raise UnsafePath if a folder has content but not its own marker."""
+    """Raise UnsafePath if a folder has content, but not the marker with its own inode number."""
     names, marker = folder.names(), marker_name(folder)
     if not names:
         return
@@ -134,12 +135,12 @@ def check_marker(folder: FolderHandle) -> None:
 
 
 def marker_name(folder: FolderHandle) -> str:
-    """Return the name of the marker of this folder."""
+    """Return the name of the marker that belongs in this folder."""
     return f"{_MARKER}-{os.fstat(folder.descriptor).st_ino}"
 
 
 def _made_or_opened(path: Path, above: FolderHandle) -> int | None:
-    """Make or open the folder and return its descriptor; None if another process removes it in between."""
+    """Make or open the folder, and return its descriptor. None if another process removes it in between."""
     with failing(path, "make or open the folder"):
         with suppress(FileExistsError):
             os.mkdir(path.name, MODE, dir_fd=above.descriptor)
@@ -170,7 +171,7 @@ def _is_same(folder: WorkFolder) -> bool:
 
 
 def _take(folder: WorkFolder) -> None:
-    """Mark an empty folder; raise UnsafePath unless its owner, marker, permissions and names are as required."""
+    """Mark an empty folder. Raise UnsafePath if a folder's owner, marker, permissions or names are not allowed."""
     owner = os.fstat(folder.descriptor).st_uid
     is_own = owner == os.geteuid()
     if folder.names():
@@ -202,7 +203,7 @@ def _another_user(folder: FolderHandle, owner: int) -> UnsafePath:
 
 
 def _close_to_others(folder: FolderHandle) -> bool:
-    """Deny others write access; return True if they had it and the file system supports modes."""
+    """Deny other users write access. Return True if they had it, and the file system can deny it."""
     if not os.fstat(folder.descriptor).st_mode & _OTHERS_WRITE:
         return False
     with failing(folder.path, "close to other users"):
@@ -222,7 +223,7 @@ def _unknown(path: Path) -> UnsafePath:
 
 
 def _leave(folder: WorkFolder) -> None:
-    """Remove the folder if only the marker is left; unfinished work stays for the next run."""
+    """Remove the folder if it contains only the marker. Otherwise the next run continues its work."""
     with suppress(OSError):
         if not folder.content() and _is_same(folder):
             folder.remove(marker_name(folder))
