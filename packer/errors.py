@@ -157,7 +157,7 @@ class CorruptRecord(CorruptPack):
 
 
 class DamagedObject(CorruptPack):
-    """A file of a pack that the object store does not have, or has with another size, or with damage in two downloads."""
+    """A file of a pack that is missing in the object store, has another size there, or is damaged in two downloads."""
 
 
 class CrashingPart(CorruptPack):
