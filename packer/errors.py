@@ -165,7 +165,7 @@ class CrashingPart(CorruptPack):
 
 
 class StorageError(PackerError, OSError):
-    """A file system that is full, exceeds a quota, or fails to read or write."""
+    """A failure of storage: no space left, a quota, or an error while reading or writing."""
 
     exit_code = 4
 

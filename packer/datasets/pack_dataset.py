@@ -639,7 +639,7 @@ class PackDataset(Dataset[Any]):
         return list(next(filter(None, named), ()))
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return the values of a number field for all samples, such as of "label", as a new array (n, ...).
+        """Return the values of the number field `name`, such as "label", of all samples, as a new array (n, ...).
 
         The values come from the index, so that no part is read. Raises UnknownKey if the index does not have the field.
         """
@@ -948,7 +948,7 @@ def _splits_of(pack: Pack) -> tuple[str, ...]:
 
 
 def as_torch(field: Field, value: Any) -> Any:
-    """Return images as (3, H, W), depth as (1, H, W) and other arrays as tensors, without a copy of their memory."""
+    """Return arrays as tensors without a copy: images (3, H, W), depth (1, H, W). Other values are unchanged."""
     if not isinstance(value, np.ndarray):
         return value
     tensor = torch.from_numpy(value)
@@ -958,47 +958,47 @@ def as_torch(field: Field, value: Any) -> Any:
 
 
 class LMDBDataset(PackDataset, format="lmdb"):
-    """A PackDataset that opens packs of the format lmdb only."""
+    """A PackDataset that opens only packs of the format lmdb and collections."""
 
 
 class HDF5Dataset(PackDataset, format="hdf5"):
-    """A PackDataset that opens packs of the format hdf5 only."""
+    """A PackDataset that opens only packs of the format hdf5 and collections."""
 
 
 class PthDataset(PackDataset, format="pth"):
-    """A PackDataset that opens packs of the format pth only."""
+    """A PackDataset that opens only packs of the format pth and collections."""
 
 
 class BMPDataset(PackDataset, format="bmp"):
-    """A PackDataset that opens packs of the format bmp only."""
+    """A PackDataset that opens only packs of the format bmp and collections."""
 
 
 class TFRecordDataset(PackDataset, format="tfrecord"):
-    """A PackDataset that opens packs of the format tfrecord only."""
+    """A PackDataset that opens only packs of the format tfrecord and collections."""
 
 
 class WebDatasetDataset(PackDataset, format="webdataset"):
-    """A PackDataset that opens packs of the format webdataset only."""
+    """A PackDataset that opens only packs of the format webdataset and collections."""
 
 
 class RecordIODataset(PackDataset, format="recordio"):
-    """A PackDataset that opens packs of the format recordio only."""
+    """A PackDataset that opens only packs of the format recordio and collections."""
 
 
 class CaffeLMDBDataset(PackDataset, format="caffe-lmdb"):
-    """A PackDataset that opens packs of the format caffe-lmdb only."""
+    """A PackDataset that opens only packs of the format caffe-lmdb and collections."""
 
 
 class EfficientLMDBDataset(PackDataset, format="efficient-lmdb"):
-    """A PackDataset that opens packs of the format efficient-lmdb only."""
+    """A PackDataset that opens only packs of the format efficient-lmdb and collections."""
 
 
 class BasicSRLMDBDataset(PackDataset, format="basicsr-lmdb"):
-    """A PackDataset that opens packs of the format basicsr-lmdb only."""
+    """A PackDataset that opens only packs of the format basicsr-lmdb and collections."""
 
 
 class N5Dataset(PackDataset, format="n5"):
-    """A PackDataset that opens packs of the format n5 only."""
+    """A PackDataset that opens only packs of the format n5 and collections."""
 
 
 _BY_FORMAT = {kind.format: kind for kind in PackDataset.__subclasses__()}

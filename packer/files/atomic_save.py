@@ -1,6 +1,6 @@
 """Atomic save: writes one file (image, page, table, JSON) under another name, syncs it, and renames it to its name.
 
-Whenever the process is killed, the file is complete, or unchanged or absent as before. Links are not followed. The
+If the process is killed, the file has its complete new content, or is as it was before. Links are not followed. The
 other name is in a work folder next to the file, which is locked and removed afterwards (packer.files.work_folder).
 """
 

@@ -28,13 +28,13 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def file_bytes(path: Path) -> int:
-    """Return the size of a file of a pack in bytes. Raises CorruptPack for no regular file, StorageError."""
+    """Return the size in bytes of a file of a pack. Raises CorruptPack if it is not a regular file, StorageError."""
     with open_file(path) as file:
         return os.fstat(file.fileno()).st_size
 
 
 def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file of a pack in hex. Raises CorruptPack for no regular file, StorageError."""
+    """Return the sha256 in hex of a file of a pack. Raises CorruptPack if it is not a regular file, StorageError."""
     with open_file(path) as file, failing(path, "read"):
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -41,7 +41,7 @@ class FolderHandle:
 
     @classmethod
     def at(cls, path: Path) -> "FolderHandle":
-        """Open the folder at `path`. A link on the way is followed. Raises StorageError."""
+        """Open the folder at `path`, also if the path contains links. Raises StorageError."""
         with failing(path, "open the folder"):
             return cls(path, os.open(path, _FOLDER))
 
@@ -65,7 +65,7 @@ class FolderHandle:
             return sorted(os.listdir(self.descriptor))
 
     def status(self, name: str) -> os.stat_result | None:
-        """Return the status of an entry, which may be a link, or None if it is absent. Raises StorageError."""
+        """Return the status of an entry, or None if it is absent. A link is not followed. Raises StorageError."""
         with failing(self.path / name, "ask for it"):
             try:
                 return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
