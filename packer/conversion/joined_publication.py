@@ -1,6 +1,6 @@
-"""Joined publication: a pack that begins with the parts of other packs.
+"""Joined publication: a new pack that begins with the parts of existing packs.
 
-These parts are hard links to the files of the packs, because parts never change. The index is written again.
+Parts never change, so the new pack contains hard links to them. The index is written again.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ from packer.pack.sample_index import merge
 
 
 class JoinedPublication(FolderPublication):
-    """Publication of the parts of packs, followed by the new parts of the plan.
+    """Publication of the parts of existing packs, followed by the parts of the plan.
 
     Attributes:
-        packs: the folders and manifests of the packs. The first one has priority, such as for options and extras.
+        packs: the folders and manifests of the existing packs. The new pack has the options and extras of the first.
         published: the manifest of the new pack, set by `publish`.
     """
 
@@ -36,7 +36,7 @@ class JoinedPublication(FolderPublication):
         self.packs = packs
 
     def publish(self, manifest: Manifest) -> None:
-        """Link the parts of the packs, write the index of all samples, and publish. manifest: lists the new parts."""
+        """Link the parts of `packs`, index all samples, and publish. `manifest` lists only the parts of the plan."""
         with self.work.folder(PACK) as pack:
             pack.remove(INDEX)  # of the new parts
         parts: list[Part] = []

@@ -1,8 +1,8 @@
-"""Library versions: versions of everything on a machine that determines the bytes of a part.
+"""Machine versions: the versions of everything on a machine that determines the bytes of a part.
 
-A machine with different versions must not build parts. Each version is that of the loaded C library, because packages
-with equal versions may contain different C libraries. Pixels that OpenCV computes also depend on the processor. So the
-checksum of a small computed image is one of the versions.
+A machine must not build parts if its versions differ from those of the machine that runs `convert`. Equal versions of a
+Python package may contain different C libraries, so the versions of the C libraries are compared, too. Pixels that
+OpenCV computes also depend on the processor, so the checksum of a small computed image can be one of the versions.
 """
 
 import platform
@@ -31,7 +31,7 @@ _PIXELS = "pixels"
 
 
 def library_versions(*, pixels: bool) -> dict[str, str]:
-    """Return the versions on this machine, by library. True for `pixels` adds the checksum of a computed image."""
+    """Return the versions on this machine, by library. With `pixels`, the checksum of a computed image is included."""
     from packer.images.backends import strict_jpeg  # most conversions do without
 
     found = {"packer": __version__, "Python": ".".join(map(str, sys.version_info[:2])), "machine": platform.machine()}
@@ -52,7 +52,7 @@ def library_versions(*, pixels: bool) -> dict[str, str]:
 
 
 def compares_pixels(versions: Mapping[str, str]) -> bool:
-    """Return True if the result of `library_versions` contains the checksum of an image."""
+    """Return True if `versions`, a result of `library_versions`, contains the checksum of an image."""
     return _PIXELS in versions
 
 
@@ -76,7 +76,7 @@ def check_versions(node: str, expected: Mapping[str, str], found: Mapping[str, s
 
 
 def _pixels() -> str:
-    """Return the CRC-32 of a small image that is resized, rotated and encoded."""
+    """Return the CRC-32 of a small image after OpenCV resizes, rotates and encodes it."""
     import cv2  # slow import
 
     rows, columns, channels = np.indices((93, 131, 3))

@@ -94,7 +94,7 @@ class ConversionOptions:
 
     @property
     def pixel_limit(self) -> int:
-        """Most pixels of one image of the source: `max_pixels`, or the default."""
+        """Most pixels of one image of the source: `max_pixels`, or `USUAL_PIXELS` if `max_pixels` is None."""
         return USUAL_PIXELS if self.max_pixels is None else self.max_pixels
 
     def part_limit(self, source_bytes: int) -> int:
@@ -106,7 +106,7 @@ class ConversionOptions:
     def to_json(self) -> dict[str, Any]:
         """Return the options for the manifest.
 
-        Options that were added to packer later are omitted if unset, so that existing packs keep the same bytes.
+        Newer options are omitted if unset, so that a pack without them has the same manifest as before.
         """
         out = {**asdict(self), "codecs": dict(self.codecs), "fields": list(self.fields) if self.fields else None}
         out["slots"] = dict(self.slots)
@@ -121,9 +121,10 @@ class ConversionOptions:
 
 
 def recorded_options(pack: "Pack") -> ConversionOptions:
-    """Return the options that made a pack, without extras. Malformed options in the manifest raise CorruptPack.
+    """Return the options that the manifest of a pack records, except `extras_bytes`, which is 0.
 
-    If the pack was converted several times, later conversions have priority. Only the first one validated the images.
+    If the pack was converted several times, the last options have priority, but `validate` is that of the first
+    conversion. Malformed options raise CorruptPack.
     """
     usual, history = ConversionOptions(to=pack.manifest.format).to_json(), conversions(pack.manifest.options)
     names = {each.name for each in fields(ConversionOptions)} - {"source"}
@@ -158,16 +159,16 @@ _JACQUARD_PX = 300  # the output of both networks
 
 
 def preset_source_options(kind: str) -> dict[str, Any]:
-    """Return the source options that every preset sets, by name: only for "jacquard", to skip unlabeled samples."""
+    """Return the source options of all presets: only the source "jacquard" has one, to skip unlabeled samples."""
     return {"missing": "skip"} if kind == "jacquard" else {}
 
 
 def preset_options(name: PresetName, schema: Schema, preferred: Mapping[str, str]) -> dict[str, Any]:
-    """Return values of `ConversionOptions` for a preset, by name. If no field contains grasps, raise InvalidRequest.
+    """Return the options that the preset `name` sets, by name. If no field contains grasps, raise InvalidRequest.
 
     Args:
         schema: the fields of the source.
-        preferred: for each kind of field, the codec that the format requires. The preset keeps these codecs.
+        preferred: for each kind of field, the codec that the format requires. The preset sets no codec for these kinds.
     """
     fields = tuple(field for field in _FIELDS if field in schema and not _has_holes(schema[field]))
     if "grasp_rows" in fields and (schema["grasp_rows"].shape or ())[-1:] == (_JACQUARD_COLUMNS,):
@@ -180,5 +181,5 @@ def preset_options(name: PresetName, schema: Schema, preferred: Mapping[str, str
 
 
 def _has_holes(field: Field) -> bool:
-    """Return True if a field is a depth image that may have missing pixels. Grasp networks require complete depth."""
+    """Return True for a depth image that may have missing pixels. Presets omit it, because networks need all pixels."""
     return field.kind == "depth" and field.invalid is not None

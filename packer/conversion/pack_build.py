@@ -36,7 +36,7 @@ class ConversionRun:
     Attributes:
         publication: the collection of finished parts.
         encoder: the encoder for samples of the plan.
-        progress: a function, called with `(samples, source bytes)` that were packed since the previous call.
+        progress: a function, called with `(samples, source bytes)`, which were packed since the previous call.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class ConversionRun:
         Args:
             publication: the collection of finished parts.
             threads: the number of threads that encode samples. The calling thread writes the encoded samples.
-            progress: see the attribute.
+            progress: the function for the attribute `progress`.
             resumed: a function, called like `progress` for each part of an earlier run; None to call `progress`.
-            estimate: the size of the pack; None to estimate the size when needed.
+            estimate: the estimated size of the pack; None to estimate it when needed.
         """
         self.plan = publication.plan
         self.publication = publication
@@ -69,7 +69,7 @@ class ConversionRun:
         self._noted_bytes = self._noted_values = 0
 
     def begin(self, *, restart: bool) -> None:
-        """Find the finished parts of an earlier run, and check the manifest and the space; see `Publication.begin`."""
+        """Find the finished parts of an earlier run, or discard them (`restart`). Check manifest and disk space."""
         with self.naming_needed_space():
             self.publication.begin(restart=restart)
         self.check_manifest()
@@ -110,7 +110,7 @@ class ConversionRun:
     def check_space(self) -> None:
         """Raise StorageError if the disk has too little free space for the pack.
 
-        Without finished parts, the files of the unfinished conversion are removed first.
+        In this case, the files of the unfinished conversion are removed, unless a part is finished.
         """
         try:
             self._check_space()
@@ -295,7 +295,7 @@ class ConversionRun:
 
 
 def _relative(reason: str, root: Path) -> str:
-    """Return a reason with relative paths, because the manifest must not depend on the machine."""
+    """Return a reason with file names relative to `root`, because the manifest must not depend on the machine."""
     folder = f"{root}{os.sep}"
     return reason.replace(folder, "").replace(printable(folder), "")  # sources name files in both ways
 
@@ -328,8 +328,8 @@ class Estimate:
 def estimate(plan: Plan, *, probes: Sequence[int] | None = None) -> Estimate:
     """Estimate the size of a pack.
 
-    If images are encoded again, the samples `probes` (indices) are encoded to measure the ratio of sizes. If `probes`
-    is None, these are 16 samples spread over the source.
+    If images are encoded again, the samples `probes` (indices) are encoded, to measure how much smaller they become. If
+    `probes` is None, these are 16 samples spread over the source.
     """
     samples = len(plan.source)
     if probes is None:

@@ -1,8 +1,8 @@
 """Pack source: a pack or collection as the source of another pack, for `packer convert a.pack b.pack`.
 
-If a field keeps its codec, `RecordEncoder` checks the CRC-32 of each value and copies the value. With `--resize` or
-`--codec`, the encoder decodes the value and encodes the value again. Labels stay in pixels of the original image. The
-field `matrix` of the new pack maps original pixels to new pixels: the old matrix, followed by the resize.
+If a field keeps its codec, `RecordEncoder` checks the CRC-32 of each value and copies the value. If `--resize` or
+`--codec` changes a field, the encoder decodes each value and encodes it again. Labels stay in pixels of the original
+image. The field `matrix` maps these to pixels of the new pack: it is the old matrix, followed by the resize.
 """
 
 from collections.abc import Callable, Sequence
@@ -182,7 +182,6 @@ class RecordEncoder(Encoder):
         return self._source.pack.where(index, name)
 
     def _step(self, field: Field) -> _Step:
-        """Return the function that encodes one field."""
         codec = codecs.make(field)
         is_new = field.name not in self._old
         if field == MATRIX and (is_new or self._plan.moves_pixels):
@@ -229,12 +228,11 @@ class RecordEncoder(Encoder):
         return int(shape[0] or 0), int(shape[1] or 0)
 
     def _orientation(self, values: _Values) -> int:
-        """Return the EXIF orientation in the file of the main image, for packs without a field of orientations."""
+        """Return the EXIF orientation in the file of the main image, or 1 if its value is not a file."""
         name = self._main
         old = self._old[name]
         return sniff(values[name], old.pixel_limit).orientation if self._source.holds_files(name) else 1
 
 
 def _is_stored_alike(field: Field, old: Field) -> bool:
-    """Return True if both fields store an equal value as equal bytes."""
     return (field.codec, field.dtype, field.shape) == (old.codec, old.dtype, old.shape)

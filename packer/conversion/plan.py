@@ -42,13 +42,13 @@ class Plan:
         file_count: the number of files of the source.
         digest: the SHA-256 of the names and sizes of all files.
         fingerprint: the SHA-256 of `digest`, file times, options and the version of packer. An interrupted conversion
-            continues only if the fingerprints are equal.
-        defaulted: the names of fields whose codec the user did not choose. Lossless images of these fields stay
-            lossless.
+            continues only if its plan had the same fingerprint.
+        defaulted: with `resize`, the names of image fields whose codec the user did not choose. Lossless images of
+            these fields stay lossless.
         extras: the files to pack that belong to no sample.
         links: one error message for each symbolic link that cannot be followed.
         probed_sizes: with `resize`, `(height, width)` of the main image of a few samples; otherwise empty.
-        first_part: the number in the name of the first part, for parts that are added to a pack.
+        first_part: the number in the name of the first part; above 0 if the parts are added to a pack.
     """
 
     source: Source
@@ -71,7 +71,7 @@ class Plan:
         return self.source.unread if self.options.on_error == "error" else ()
 
     def refusal(self, reasons: Sequence[str]) -> BadInput:
-        """Return the error for bad samples: `reasons` has one line for each sample. `unread` is added."""
+        """Return the error for all bad samples: those of `reasons` (one line each) and those of `unread`."""
         root, unread = self.source.root, len(self.unread)
         advice = f"{self.source.unread_message}; or --on-error skip, which leaves them out and lists them"
         if not reasons:
@@ -90,7 +90,7 @@ class Plan:
 
     @property
     def enlarged(self) -> tuple[int, int]:
-        """`(number of probed images that resize enlarges, number of probed images)`."""
+        """`(number of images in probed_sizes that resize enlarges, number of images in probed_sizes)`."""
         resize = self.resize
         if resize is None:
             return 0, 0
@@ -100,7 +100,7 @@ class Plan:
 
     @property
     def left_out(self) -> tuple[tuple[str, str], ...]:
-        """`(key, reason)` for each sample that is skipped without reading the sample."""
+        """`(key, reason)` for each sample that the source skips or cannot read, known before encoding."""
         return (*self.source.left_out, *self.source.unread)
 
     @property
@@ -126,7 +126,7 @@ class Plan:
 
     @property
     def source_bytes(self) -> int:
-        """Sum of `sizes`."""
+        """Source bytes of all samples."""
         return int(self.sizes.sum())
 
     def size(self, index: int) -> int:
@@ -138,7 +138,7 @@ class Plan:
         return f"part-{self.first_part + number:05d}{formats.load(self.options.to).SUFFIX}"
 
     def has_part(self, name: str, samples: int) -> bool:
-        """Return True if the plan has a part of this name and number of samples, or if it has no list of parts."""
+        """Return True if the plan has part `name` with this number of samples, or if `parts` is empty."""
         return not self.parts or self.part_samples.get(name) == samples
 
     @cached_property
@@ -152,7 +152,7 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
 
     Raises:
         InvalidRequest: the options do not fit the source.
-        BadInput: a file was removed, or the source is empty.
+        BadInput: a file of the source was removed, or the source has no samples.
     """
     source.folder.most_bytes = most_file_bytes(options.pixel_limit)
     if not len(source):
@@ -196,7 +196,7 @@ def make_plan(source: Source, options: ConversionOptions) -> Plan:
 
 
 class _Probe(NamedTuple):
-    """Result of reading a few samples: `(height, width)` of main images, and image fields with mostly lossy files."""
+    """Result of reading a few samples: `(height, width)` of main images, names of fields with mostly lossy images."""
 
     sizes: tuple[tuple[int, int], ...] = ()
     lossy: frozenset[str] = frozenset()

@@ -2,7 +2,7 @@
 
 A pack on disk is built in a work folder next to the target (see work_folder_layout.py). Each finished part has a record
 file. Each record is written to a temporary file, synced and renamed, so a record is complete or absent. A later run
-skips the recorded parts. A copy of a work folder lacks the marker of a work folder and is refused.
+skips the recorded parts. It refuses a copy of a work folder, because the marker of the folder is not valid in a copy.
 
 A worker process may also build a part, in a separate folder `attempts/<task>`. `adopt` moves the complete part into the
 work folder, in this run or in a later run.
@@ -43,7 +43,7 @@ class Delivery(Protocol):
     """Transfer of parts from worker processes to the pack. Picklable: each worker receives a copy."""
 
     def check_shared(self) -> None:
-        """Raise InvalidRequest if this machine cannot read the folder that all machines share."""
+        """Raise InvalidRequest if this machine cannot read the work folder, which all machines must share."""
 
     def begun(self, attempt: str, node: str) -> AbstractContextManager[FolderHandle | None]:
         """Return a `with` block for one task, in which a worker process builds one part. Entering registers the task.
@@ -102,7 +102,7 @@ class Publication(ABC):
     def finish(self, done: FinishedPart) -> None:
         """Add a part to `finished`, and store the record of the part for later runs. Thread-safe.
 
-        The caller has written the part to the folder `pack`, and the index entries of the part to the folder `pieces`.
+        The part must be in the folder `pack` already, and its index entries in the folder `pieces`.
         """
 
     @abstractmethod
@@ -127,11 +127,11 @@ class Publication(ABC):
     @property
     @abstractmethod
     def delivery(self) -> Delivery:
-        """Object that transfers parts from worker processes."""
+        """Object that transfers parts from worker processes to the pack."""
 
     @abstractmethod
     def attempts(self) -> list[str]:
-        """Return the sorted names of the worker tasks that have started and are not yet adopted."""
+        """Return the sorted names of the worker tasks that have started and whose part is not yet adopted."""
 
     @abstractmethod
     def adopt(self, attempt: str) -> FinishedPart | None:
@@ -177,7 +177,7 @@ class FolderPublication(Publication):
     # ---- continuing an earlier run
 
     def check(self, *, restart: bool) -> None:
-        """Fill `finished` and raise the same errors as `begin`, but write no file."""
+        """Fill `finished` and raise the errors that `begin` would raise, but write no file."""
         earlier = None if restart else read_plan(self.work)
         records = {} if earlier is None else read_records(self.work)
         if earlier is not None and records:
@@ -207,7 +207,7 @@ class FolderPublication(Publication):
         self.finished = {each.part.name: each for each in done if self._is_present(each)}
 
     def _compare(self, earlier: dict[str, Any]) -> None:
-        """Raise InvalidRequest if the earlier run has another plan, or if the source has a `resume_reason`."""
+        """Raise InvalidRequest if the earlier run has another plan, or if no run can continue (`resume_reason`)."""
         reason = self.plan.source.resume_reason
         if reason is not None:
             raise InvalidRequest(
@@ -331,7 +331,7 @@ class FolderDelivery:
 
     Attributes:
         work: the path of the work folder.
-        fingerprint: the digest of the plan.
+        fingerprint: the fingerprint of the plan.
     """
 
     work: Path
@@ -362,9 +362,9 @@ class FolderDelivery:
 
 
 def copy_part(source: Path, target: Path, *, links: bool = False) -> None:
-    """Copy a file, or a folder with its files, and sync the copy; raises StorageError.
+    """Copy a file, or a folder with its files, and sync the copy. A failed operation raises StorageError.
 
-    links: True to make hard links to synced files where the file system supports it.
+    If `links` is true, hard links replace the copies where the file system supports them. The files must be synced.
     """
     copy = _link_file if links else _copy_file
     with failing(target, "copy"):
@@ -409,7 +409,7 @@ def read_records(work: FolderHandle) -> dict[str, dict[str, Any]]:
 
 
 def clear_replaced(work: WorkFolder) -> None:
-    """Clear a work folder whose `pack` is the old pack, because its run ended after it had replaced the target."""
+    """Clear a work folder whose `pack` is the replaced pack, because its run ended before it could remove this pack."""
     if read_plan(work) is not None:  # removed first
         try:
             parts = [vars(part) for part in manifests.read(work.inside / PACK).parts]
@@ -451,7 +451,7 @@ def parse_record(content: Mapping[str, Any], plan: Plan) -> FinishedPart | None:
 
 
 def _put(folder: FolderHandle, name: str, content: Mapping[str, Any]) -> None:
-    """Write a JSON file under a temporary name, then rename the file."""
+    """Write a JSON file under a temporary name, then rename the file to `name`."""
     folder.remove(name + BEING_WRITTEN)
     folder.write_file(name + BEING_WRITTEN, json.dumps(content).encode() + b"\n")
     folder.replace(name + BEING_WRITTEN, folder, name)
@@ -462,7 +462,7 @@ def _read_json(folder: FolderHandle, name: str) -> dict[str, Any]:
 
 
 def parse_object(text: bytes, place: Path | StoreURL) -> dict[str, Any]:
-    """Return the JSON object `text`. Text that is not a JSON object raises CorruptPack, with `place` in the message."""
+    """Parse a JSON object. Other text raises CorruptPack, whose message names `place`."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -33,7 +33,7 @@ _PACK_AT_URL = "a pack is packed again from a disk: packer stage brings it there
 
 
 def parameters(given: Mapping[str, object]) -> dict[str, Any]:
-    """Return arguments for the constructor of a source, from option values by name. Unset options are omitted."""
+    """Return the constructor arguments of a source for option values by name. Unset options are omitted."""
     plain = {OPTIONS[name].parameter: OPTIONS[name].plain(value) for name, value in given.items()}
     if plain.get("known_classes") is not None:
         plain["known_classes"] = _classes_of(path_or_url(plain["known_classes"]))
@@ -49,7 +49,7 @@ def _classes_of(pack: Path) -> tuple[str, ...]:
 
 
 def check_source(root: Path) -> None:
-    """Raise InvalidRequest if `root` does not exist or is an empty folder. A file is not checked."""
+    """Raise InvalidRequest if `root` does not exist or is an empty folder. `root` may be a file."""
     if not root.is_file():
         check_folder(root)
 
@@ -75,15 +75,15 @@ class SourceSpec:
 
     Attributes:
         kind: the name of the source, "pack" for a pack, or "auto" to detect the source.
-        options: arguments of the constructor of the source, see `parameters`.
+        options: arguments of the constructor of the source, as `parameters` returns them.
         sidecars: texts NAME=SUFFIX:KIND.
         splits: texts NAME=FILE, or texts NAME=FRACTION.
         split_seed: the seed for splits by fractions.
-        split_by: a field. Samples with an equal value of this field are in the same split.
-        mask_colors: texts FILE or NAME=FILE.
-        labels_orientation: "stored" or "upright", the pixels that labels describe if EXIF rotates the image.
+        split_by: the name of a field. Samples with an equal value of this field are in the same split.
+        mask_colors: texts FILE or NAME=FILE: a table of colors for the masks, or only for the field NAME.
+        labels_orientation: whether labels describe the "stored" or the "upright" pixels if EXIF rotates the image.
         unknown_colors: "error" refuses colors that are not in `mask_colors`; "void" stores 255 for these colors.
-        checks_folders: True to raise an error if the folders seem to be pairs of images and masks, not classes.
+        checks_folders: True to raise an error if folders seem to contain pairs of images and masks, not classes.
     """
 
     kind: str = "auto"
@@ -99,7 +99,7 @@ class SourceSpec:
 
     @property
     def flags(self) -> list[str]:
-        """Names of the set options, as on the command line: `--from`, `--sidecar`."""
+        """Command-line names of the options that are set, such as `--from` and `--sidecar`."""
         kind = None if self.kind in ("auto", manifests.PACK_KIND) else self.kind
         colors = {"mask_colors": self.mask_colors, "unknown_colors": self.unknown_colors}
         splits = {"split": self.splits, "split_by": self.split_by}
@@ -117,7 +117,7 @@ class SourceSpec:
 
     @property
     def are_splits_random(self) -> bool:
-        """True if the splits are fractions of all samples."""
+        """True if the splits are random fractions of all samples."""
         return bool(self._parsed_splits) and not isinstance(self._parsed_splits, Mapping)
 
     def open(self, root: Path) -> tuple[Source, str]:
@@ -140,7 +140,7 @@ class SourceSpec:
         return self._open(root, tree)
 
     def _open(self, root: Path, listed: Path | FileTree) -> tuple[Source, str]:
-        """Open a source. `listed` is `root`, or the listed files if `root` is a URL."""
+        """Return what `open` returns. `listed` is `root`, or the listed files if `root` is a URL."""
         splits, colors = self._parsed_splits, self._parsed_colors
         if self.kind == manifests.PACK_KIND or (self.kind == "auto" and os.path.lexists(root / manifests.NAME)):
             return self.open_pack(FolderRecipe(root))
@@ -268,11 +268,11 @@ class SourceSpec:
 
     @property
     def _missing_of_sidecars(self) -> set[str]:
-        """`{"missing"}` if sidecars are set, because sidecars support this option with every source."""
+        """`{"missing"}` with sidecars, which support the option `missing` for every source; otherwise empty."""
         return {"missing"} if self.sidecars else set()
 
     def open_pack(self, recipe: PackRecipe) -> "tuple[PackSource, str]":
-        """Return `(source, note)` for a pack, as `open` does."""
+        """Return `(source, note)` for a pack, as `open` does. Options for original data raise InvalidRequest."""
         from packer.conversion.pack_source import PackSource  # slow import that other sources do not need
 
         source = PackSource(recipe)

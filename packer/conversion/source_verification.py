@@ -45,7 +45,7 @@ _OURS = (KEY, "files", "orientation", "matrix", "source_size")  # fields that ar
 
 @dataclass(frozen=True)
 class Worst:
-    """Lowest PSNR of a field, in dB, with the index and the key of the sample."""
+    """Lowest PSNR of a field, in dB, with the index and the key of the sample in which it occurs."""
 
     psnr_db: float
     index: int
@@ -70,7 +70,7 @@ class Comparison:
             subset: the samples of the pack to compare.
 
         Raises:
-            InvalidRequest: `root` is a pack or does not exist, or the pack was made from several folders or files.
+            InvalidRequest: `root` is a pack or absent, or the pack was made from Python objects or several folders.
             CorruptPack: the pack cannot be opened.
         """
         if os.path.lexists(root / manifests.NAME):
@@ -123,7 +123,7 @@ class Comparison:
     # ---- opening the source again
 
     def _recorded_spec(self) -> SourceSpec:
-        """Return the source options in the untrusted manifest. Wrong types and unsafe paths raise an error."""
+        """Return the source options in the manifest. It is untrusted: wrong types and unsafe paths raise an error."""
         folder, kind = self._pack.folder, str(self._pack.manifest.source.get("kind"))
         if kind not in sources.names():
             made_of = self._pack.manifest.source.get("of", kind)
@@ -162,7 +162,6 @@ class Comparison:
 
     @property
     def _orientation(self) -> Orientation | None:
-        """The option labels_orientation of the first conversion."""
         recorded = self._conversions[0].get("labels_orientation")
         return "upright" if recorded == "upright" else "stored" if recorded == "stored" else None
 
@@ -191,7 +190,7 @@ class Comparison:
         )
 
     def _matched(self, source: Source) -> tuple[npt.NDArray[np.int64], list[str]]:
-        """Return the source index of each sample of the pack (-1 if absent), and keys that the pack should contain."""
+        """Return the source index of each sample of the pack (-1 if absent), and keys that the pack wrongly lacks."""
         skipped = {key for key, _ in self._pack.manifest.skipped}
         is_selected = any(SELECTED in each.get("source", {}) for each in self._conversions)
         rows, further = np.full(len(self._pack), -1, np.int64), []
@@ -206,9 +205,9 @@ class Comparison:
     # ---- fields, samples, and extra files
 
     def _fields(self, theirs: Schema) -> Iterator[str]:
-        """Yield a line for each field that only the source or the pack has, and for each field with other classes.
+        """Yield a line for each field that only the source or the pack has, and for each field whose classes differ.
 
-        Fill `not_compared`. theirs: the fields of the source.
+        `theirs` contains the fields of the source. The reasons why fields are not compared are added to `not_compared`.
         """
         for name in self._codecs:
             field = self._pack.schema[name]
@@ -233,7 +232,7 @@ class Comparison:
     def _sample(
         self, index: int, row: int, names: Sequence[str], source: Source, encoder: SampleEncoder
     ) -> Iterator[str]:
-        """Yield a line for each field that differs. `row` is the index in the source, or -1."""
+        """Yield a line for each field of a sample that differs. `row` is its index in the source, -1 if absent."""
         if row < 0:
             yield f"{self._root}: {self._pack.where(index, KEY)}: the source has no such sample"
             return
@@ -253,7 +252,7 @@ class Comparison:
         return codecs.codec_class(field).verbatim and not (self._moves and field.kind in PIXEL_KINDS)
 
     def _difference(self, index: int, name: str, expected: bytes, *, is_file: bool) -> str | None:
-        """Return how a value differs from `expected`, or None. `is_file` is true if the source has a file for it."""
+        """Return how a value differs from `expected`, or None. `is_file` is true if the source has it as a file."""
         field, codec = self._pack.schema[name], self._codecs[name]
         try:
             with self._pack.record(index, (name,)) as record:
@@ -328,7 +327,6 @@ def difference(field: Field, found: Any, expected: Any) -> str | None:
 
 
 def _class_difference(found: Sequence[str] | None, expected: Sequence[str] | None) -> str:
-    """Return a description of the difference between class names, or "" if the names are equal."""
     ours, theirs = found or (), expected or ()
     if tuple(ours) == tuple(theirs):
         return ""
@@ -340,7 +338,6 @@ def _class_difference(found: Sequence[str] | None, expected: Sequence[str] | Non
 
 
 def _named(number: Any, field: Field) -> str:
-    """Return `3 (cat)` if the field has class names, otherwise `3`."""
     is_class = field.classes and isinstance(number, int) and 0 <= number < len(field.classes)
     return f"{number} ({shown(field.classes[number])})" if is_class and field.classes else f"{number}"
 

@@ -4,7 +4,7 @@ During a conversion, the URL contains these objects:
 
 `.partial/plan.json`: the fingerprint of the plan, and the library versions.
 
-`.partial/attempts/<task>`: the name of the machine that runs a task, which builds one part.
+`.partial/attempts/<task>`: the name of the machine that runs this task. Each task builds one part.
 
 `.partial/pieces/part-00000...`: the index entries of a part.
 
@@ -14,11 +14,11 @@ During a conversion, the URL contains these objects:
 
 The store creates `plan.json` only once, so only one conversion may write to the URL. A later run with an equal plan and
 equal versions continues the conversion from any machine. A run with another plan raises an error. A finished part is
-used again if the object has the size and the ETag in the record. `packer.json` is created last and completes the pack.
+used again if its object has the size and the ETag in the record. `packer.json` is created last and completes the pack.
 A pack behind a URL is never replaced, because a store cannot swap a pack that other processes read.
 
-The scratch folder contains the index entries of all parts, and each part until the upload. If the scratch folder is
-lost, a later run can still continue.
+The scratch folder on this machine contains the index entries of all parts, and each part until it is uploaded. If this
+folder is lost, a later run can still continue.
 """
 
 import hashlib
@@ -151,7 +151,7 @@ class StorePublication(Publication):
                 self._take_up(name)
 
     def _take_up(self, name: str) -> FinishedPart | None:
-        """Add a part of an earlier run to `finished`. Return None if the record or the object does not match."""
+        """Add a part of an earlier run to `finished`. Return None if it has no record, or if its object has changed."""
         record = self._delivery.record(name)
         if record is None:
             return None
@@ -246,8 +246,8 @@ class StoreDelivery:
     """Transfer of parts to a store. Picklable and thread-safe.
 
     Attributes:
-        fingerprint: the digest of the plan.
-        versions: see `library_versions`.
+        fingerprint: the fingerprint of the plan.
+        versions: the result of `library_versions` on the machine that runs `convert`.
         run: a unique id if a later run must not continue this run, otherwise "".
     """
 
@@ -264,7 +264,7 @@ class StoreDelivery:
         """Reserve the URL for this plan: create `plan.json`.
 
         Args:
-            giving_way: fingerprints of plans. If the URL is reserved for one, first remove the objects of that run.
+            giving_way: fingerprints of plans. If the URL is reserved for one of them, its objects are removed first.
 
         Raises:
             InvalidRequest: the URL is reserved for another plan, or contains other objects.
@@ -297,7 +297,6 @@ class StoreDelivery:
         return found if isinstance(found, dict) else {}
 
     def _difference(self, there: Mapping[str, Any]) -> str:
-        """Return a text that lists different library versions, if `plan.json` (`there`) has the same plan, else ""."""
         versions = there.get("versions")
         if there.get("fingerprint") != self.fingerprint or not isinstance(versions, dict):
             return ""
@@ -377,7 +376,7 @@ class StoreDelivery:
             return None
 
     def entries(self, part: str, record: Mapping[str, Any]) -> bytes:
-        """Return the index entries of a part. If the checksum in `record` differs, raise CorruptPack."""
+        """Return the index entries of a part. If they do not match the checksum in `record`, raise CorruptPack."""
         name = f"{_PIECES}/{part}"
         try:
             data = self.store.read(name, most=_MOST_ENTRIES_BYTES)
@@ -393,13 +392,12 @@ def _summary(data: bytes) -> dict[str, Any]:
 
 
 def _remove_partial(store: Store) -> bool:
-    """Remove all objects below `.partial`. Return True if an object was removed."""
     left = [found.name for found in store.objects(_PARTIAL)]
     _remove(store, left)
     return bool(left)
 
 
 def _remove(store: Store, names: Iterable[str]) -> None:
-    """Remove objects. `plan.json` is last, because this object prevents other conversions to the URL."""
+    """Remove objects. `plan.json` is removed last, because it keeps other conversions away from the URL."""
     for name in sorted(names, key=lambda name: (name == _PLAN, name)):
         store.remove(name)

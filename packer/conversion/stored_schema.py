@@ -1,8 +1,8 @@
 """Stored schema: the schema of a pack, made from the schema of a source.
 
-The codec of a field is the choice of the user, or the codec that the format requires, or a default. A format of arrays
-needs images of equal shape; a few samples are read to find the shape. Formats of other tools name two fields `image`
-and `label`; these names are slots, and this module chooses the field of each slot.
+The codec of a field is the choice of the user, or the codec that the format requires, or a default. A format that
+stores arrays needs one shape for all images, and a few samples are read to find it. Formats of other tools read fields
+under fixed names such as `image` and `label`. These names are slots; this module chooses the field of each slot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ _SHOWN_SIZES = 3
 
 
 def kept_files(fields: Iterable[Field]) -> list[Field]:
-    """Return the hidden fields that contain original files. With resized or rotated images, they are not packed."""
+    """Return the hidden fields that contain original files. These are not packed if images are resized or rotated."""
     return [field for field in fields if field.hidden and field.kind == "bytes"]
 
 
@@ -136,7 +136,7 @@ def _with_codec(field: Field, codec: str, options: ConversionOptions) -> Field:
 def _with_one_shape(
     source: Source, options: ConversionOptions, fields: Sequence[Field], names: Sequence[str]
 ) -> list[Field]:
-    """Return `fields` with a shape for the fields `names`, read from a few samples. Raise an error if shapes differ."""
+    """Return `fields`, with the shape of a few samples for those in `names`. Different shapes raise InvalidRequest."""
     main = next((field.name for field in fields if field.kind in PIXEL_KINDS), "")
     is_open = [field.name in names and None in (field.shape or (None,)) for field in fields]
     found: dict[str, list[tuple[tuple[int, int], str]]] = {
@@ -169,7 +169,7 @@ def _with_form(field: Field, forms: Sequence[tuple[tuple[int, int], str]]) -> Fi
 def _form(
     source: Source, options: ConversionOptions, row: int, name: str, frame: ImageFrame, *, main: str
 ) -> tuple[tuple[int, int], str]:
-    """Return `((height, width), dtype)` of the image `name` after rotation and resize. frame: of the image `main`."""
+    """Return `((height, width), dtype)` of image `name` after rotation and resize. `frame` describes image `main`."""
     if name in source.companions:
         is_upright = options.labels_orientation == "upright"  # without this option, encoding raises an error
     else:
@@ -248,7 +248,7 @@ def _chosen(schema: Schema, slots: Sequence[Slot], options: ConversionOptions) -
 
 
 def _default_field(slot: Slot, fitting: Sequence[Field]) -> Field | None:
-    """Return the field with the name of the slot, or the only fitting field except plain numbers, or None."""
+    """Return the fitting field with the slot's name, or the only fitting field that is not a plain number, or None."""
     visible = [field for field in fitting if not field.hidden]
     named = next((field for field in visible if field.name == slot.name), None)
     likely = [field for field in visible if field.kind != "number" or (field.classes and field.name != "split")]

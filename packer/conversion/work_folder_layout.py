@@ -12,7 +12,7 @@ The work folder `.<name>.partial/` is next to the target (see files/work_folder.
 
 `pack/`: the parts. When the pack is complete, this folder is renamed to the target.
 
-`pack.old/`: the replaced pack, for a moment, if the system cannot swap two folders.
+`pack.old/`: the replaced pack, between two renames, if the system cannot swap two folders.
 """
 
 import re

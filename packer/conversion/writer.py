@@ -94,7 +94,7 @@ class _OpenPack:
         return replace(summary, bytes_in=self.samples.bytes_in, resumed_samples=self._resumed)
 
     def abandon(self) -> None:
-        """End the threads, and keep only the finished parts."""
+        """Stop the threads, and keep only the finished parts."""
         self.failure = self.failure or InvalidRequest("this Writer is closed")  # the steps that wait do nothing
         self._stop()
 
@@ -109,7 +109,6 @@ class _OpenPack:
     # ---- in the background
 
     def _do(self, step: Callable[..., None], *args: Any) -> None:
-        """Call `step`, unless an earlier step failed."""
         if self.failure is None:
             self._try(step, *args)
 
@@ -151,8 +150,9 @@ class Writer:
     """Writer of a pack, for programs that make samples. Thread-safe; used in a `with` statement.
 
     The pack becomes visible when the `with` block ends. If the program is killed, or an exception leaves the block, the
-    finished parts stay in a hidden folder. The same Writer then continues after them. `written` and `key in writer`
-    show which samples are stored, so that the program skips them. The continued pack has the same bytes.
+    finished parts stay in a hidden folder. A Writer with the same arguments continues after them. Its `written` and
+    `key in writer` show which samples are stored, so that the program skips them. The pack has the same bytes as
+    without the interruption.
 
     Image files (`bytes` or paths) are stored unchanged, unless the field has a codec. Other images are encoded.
 
@@ -185,8 +185,8 @@ class Writer:
         Args:
             pack: The folder of the new pack.
             fields: The fields of each sample: name -> kind ("image", "mask", "number", "text", ...), codec of an image
-                ("jpeg:95"), or `Field`. The first sample states the dtypes and shapes of the pack.
-            classes: The class names of the field `label`, or a mapping of fields of kind "number" to names.
+                ("jpeg:95"), or `Field`. The first sample sets the dtypes and shapes of the pack.
+            classes: The class names of the field `label`, or a mapping from names of "number" fields to class names.
             to: The format. Default: the suffix of `pack`, or "lmdb", as in `packer.convert`.
             part_bytes: The bytes of written values per part; 0 for a single part. A killed program loses at most the
                 last two parts. Default: 256 MiB.
@@ -194,8 +194,8 @@ class Writer:
             max_pixels: The most pixels of one image. Default: 100 million.
             axes: The order of the axes of images that are arrays, as in `packer.convert`.
             threads: The number of threads that encode; None for all usable cores.
-            overwrite: True replaces an existing pack when the Writer is closed.
-            restart: True discards the finished parts of an earlier run.
+            overwrite: True replaces an existing pack when the Writer is closed. False: an existing pack is an error.
+            restart: True discards the finished parts of an earlier run. False continues after them.
             shard: The number of this process, from 0, if several processes write one pack; see `packer.finish`.
             shards: The number of these processes.
 
@@ -258,7 +258,7 @@ class Writer:
         Args:
             sample: The value of each field. Images are arrays, PIL images, or the bytes or path of a file. Labels are
                 numbers or names of classes.
-            key: The unique text id of the sample. Default: its number, with the number of the shard.
+            key: The unique text id of the sample. Default: the number of the shard, if any, and of the sample.
 
         Raises:
             BadInput: A value does not fit its field, or an earlier sample has the key: this sample is not added. Or an
@@ -277,7 +277,7 @@ class Writer:
             pack.add(f"{self._prefix}{len(samples):08d}" if key is None else key, values)
 
     def __contains__(self, key: object) -> bool:
-        """Return True if the pack has a sample with this key: of this Writer, or of an earlier run."""
+        """Return True if this Writer or an earlier run has written a sample with this key."""
         return key in self._keys
 
     @property
@@ -301,7 +301,7 @@ class Writer:
         Raises:
             BadInput: A sample cannot be encoded. The message names it. Finished parts are kept.
             InvalidRequest: No sample was written, or the Writer is closed.
-            PackExists: `pack` was made by another program.
+            PackExists: Another program made `pack` while the Writer was open.
             StorageError: A disk fails.
         """
         with self._lock:
@@ -335,7 +335,6 @@ class Writer:
             raise InvalidRequest(f"{self._target}: this Writer is closed; open another one")
 
     def _check(self) -> None:
-        """Raise an error unless samples may be written."""
         self._check_open()
         if self._pack is not None and self._pack.failure is not None:
             raise self._pack.failure
@@ -345,7 +344,7 @@ class Writer:
     # ---- the beginning
 
     def _begun(self, sample: Mapping[str, Any], key: str | None) -> _OpenPack:
-        """Begin a new pack. Its schema is derived from `sample`, the first sample, which is not added."""
+        """Begin a new pack with the schema of its first sample, `sample`. The sample itself is not added."""
         probe = WrittenSamples(written_fields(sample, self._kinds, self._classes, self._axes), self._axes)
         probe.add("" if key is None else key, probe.values_of(sample, f"{probe.root}[0] ({key})"))
         schema, _ = make_stored_schema(probe, self._options, lossy=frozenset())
@@ -369,7 +368,7 @@ class Writer:
 
 
 def pack_folder(pack: str | PathLike[str]) -> Path:
-    """Return the absolute path of a folder. A URL raises InvalidRequest."""
+    """Return the absolute path of the folder `pack`. A URL raises InvalidRequest."""
     target = path_or_url(pack)
     if isinstance(target, URLPath):
         raise InvalidRequest(f"{pack}: a Writer writes to a folder; packer convert copies the pack to a URL")
@@ -377,7 +376,7 @@ def pack_folder(pack: str | PathLike[str]) -> Path:
 
 
 def shard_path(target: Path, shard: int | None, shards: int | None) -> Path:
-    """Return the path of a shard of the pack `target`. Invalid numbers raise InvalidRequest."""
+    """Return the path of shard number `shard` of the pack `target`. Invalid numbers raise InvalidRequest."""
     if shard is None or shards is None or not 0 <= shard < shards <= 99_999:
         raise InvalidRequest(f"shard={shard}, shards={shards}: expected both, and 0 <= shard < shards <= 99999")
     return target.with_name(f"{target.name}.shard-{shard:05d}-of-{shards:05d}")

@@ -1,4 +1,4 @@
-"""Writer shards: joins the packs that several processes wrote with `packer.Writer` next to the target."""
+"""Writer shards: joins the shards of a pack, which several processes wrote with `packer.Writer` next to the pack."""
 
 import hashlib
 import os
@@ -32,8 +32,8 @@ _REPLACED = f"{PACK}.old"
 def finish(pack: str | PathLike[str], *, overwrite: bool = False) -> ConversionSummary:
     """Join the shards that several processes wrote with `packer.Writer` to one pack, and remove the shards.
 
-    The samples are in the order of the shards, then in the order of `write`. No pixel is copied: the parts get another
-    name. If the call is interrupted, the same call continues.
+    The samples are in the order of the shards, then in the order of `write`. Parts are linked, not copied, where the
+    file system supports hard links. If the call is interrupted, the same call continues.
 
     Args:
         pack: The folder of the pack, as for `Writer`.
@@ -88,7 +88,7 @@ def finish(pack: str | PathLike[str], *, overwrite: bool = False) -> ConversionS
 
 
 def _shards(target: Path) -> list[Path]:
-    """Return the paths of the shards of a pack that exist, in order."""
+    """Return the existing shards of a pack, in order. None, or shards of different counts, raise InvalidRequest."""
     matches = [(path, _SHARD.fullmatch(path.name)) for path in sorted(target.parent.glob("*.shard-*-of-*"))]
     found = [path for path, match in matches if match is not None and match[1] == target.name]
     counts = {path.name[-5:] for path in found}
@@ -99,7 +99,6 @@ def _shards(target: Path) -> list[Path]:
 
 
 def _check_shards(target: Path, found: Mapping[Path, Manifest]) -> None:
-    """Raise InvalidRequest if a shard is missing or does not fit the first shard."""
     first, *_ = found
     count = int(first.name[-5:])
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Local engine: builds the parts one after the other, with threads of this process."""
+"""Local engine: builds one part after the other in this process. Several threads encode the samples of a part."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
 """Ray engine: builds parts as tasks of a Ray cluster.
 
-Retries of Ray are disabled (`max_retries=0`), because Ray does not count all failures, such as lack of memory.
+`ClusterEngine` repeats failed tasks. Ray must not (`max_retries=0`): its count omits failures such as lack of memory.
 """
 
 import signal
@@ -61,7 +61,7 @@ class _RayCluster(Cluster):
         self._remote = ray.remote(_build).options(num_cpus=place.cpus, max_retries=0, scheduling_strategy="SPREAD")
 
     def _compare(self, place: Workplace) -> None:
-        """Check the versions of all current machines. `build_remotely` checks machines that join later."""
+        """Raise InvalidRequest if a machine has other versions than this one. Later machines check themselves."""
         handles = {
             ray.remote(library_versions)
             .options(
@@ -129,7 +129,7 @@ def _build(place: list[Any], task: Task) -> Outcome:
 
 @lru_cache(maxsize=1)
 def _unpacked(handle: Any) -> Workplace:
-    """Return the object behind a handle, cached because a large plan takes long to unpickle."""
+    """Return the object of a Ray handle. The cache avoids that each task unpickles a large plan again."""
     found: Workplace = ray.get(handle)
     return found
 
