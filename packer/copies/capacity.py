@@ -15,7 +15,7 @@ _ADVICE = "nothing was written; copy some parts (--parts), keep less, or warm th
 
 @dataclass(frozen=True)
 class SpaceNeeded:
-    """The space that a copy takes. bytes: size in whole blocks of the file system. files: number of files."""
+    """The space that a copy takes: `bytes` in whole blocks of the file system, and the number of `files`."""
 
     bytes: int
     files: int
@@ -23,13 +23,13 @@ class SpaceNeeded:
 
 @dataclass(frozen=True)
 class SpaceKept:
-    """The space that must remain free: `share` of the total (0 <= share < 1), or `bytes` if that is more."""
+    """The space that must remain free: `share` of the total bytes (0 <= share < 1), or `bytes` if that is more."""
 
     share: float = 0.0
     bytes: int = 0
 
     def of(self, limit: Limit) -> int:
-        """Return the number of bytes of a limit that must remain free."""
+        """Return how many bytes of `limit` must remain free."""
         return max(int(limit.total_bytes * self.share), self.bytes)
 
 
@@ -42,7 +42,7 @@ def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machin
     Args:
         base: A folder of the file system.
         need: The space that the copy takes.
-        keep: The space that remains free. None: DEFAULT if the copy is in memory, else no space.
+        keep: The space that remains free. None keeps `DEFAULT` free if the copy is in memory, otherwise nothing.
         machine: Reports the memory limits and the file system of `base`.
         advice: The end of the error message.
     """
@@ -61,15 +61,15 @@ def check(base: Path, need: SpaceNeeded, keep: SpaceKept | None, machine: Machin
 
 
 def free_memory(keep: SpaceKept | None, machine: Machine) -> int:
-    """Return the bytes that the page cache may take; 1 << 62 if no limit is known. keep: None for DEFAULT."""
+    """Return how many bytes the page cache may take, 1 << 62 without a limit. None for `keep` means `DEFAULT`."""
     limits = machine.memory_limits()
     return min((max(0, limit.free_bytes - (keep or DEFAULT).of(limit)) for limit in limits), default=1 << 62)
 
 
 def space(base: Path) -> Limit | None:
-    """Return the total and free bytes of the file system of `base`. None for a tmpfs without a size.
+    """Return the total and free bytes of the file system of `base`, or None for a tmpfs without a size.
 
-    Raises StorageError.
+    If the file system cannot be read, raise StorageError.
     """
     with failing(base, "read its free space"):
         found = os.statvfs(base)
@@ -79,7 +79,7 @@ def space(base: Path) -> Limit | None:
 
 
 def _limits(base: Path, keep: SpaceKept | None, machine: Machine) -> Iterator[tuple[Limit, int]]:
-    """Yield (limit, bytes that must remain free) for the file system of `base`, and for the memory of a tmpfs."""
+    """Yield `(limit, bytes that must remain free)` for the file system of `base`, and for memory if it is in memory."""
     there = space(base)
     with failing(base, "read its file system"):
         mount = machine.mount(base)

@@ -29,10 +29,10 @@ class CopySource(Protocol):
     """The files of one pack, in a folder or behind a URL."""
 
     def where(self, file: PackFile | None) -> str:
-        """Return the path or URL of a file, or of the pack for None. For messages."""
+        """Return the path or URL of a file, or of the pack if `file` is None. For messages."""
 
     def fetch(self, file: PackFile, descriptor: int, *, patience_seconds: float | None = None) -> Fetched:
-        """Copy a file.
+        """Copy a file of the pack into an open file.
 
         Args:
             file: The file of the pack.
@@ -43,12 +43,12 @@ class CopySource(Protocol):
             The number of copied bytes and their sha256.
 
         Raises:
-            CorruptPack: The file has another size than the manifest states. Its sha256 is not compared.
+            CorruptPack: The size of the file is not the size in the manifest. The sha256 is not checked here.
             StoreError, StorageError: The file cannot be read or written.
         """
 
     def check_unchanged(self) -> None:
-        """Raise ObjectChanged if the pack is behind a URL, and another pack is at the URL now."""
+        """Raise ObjectChanged if another pack is at the URL now. For a pack in a folder, do nothing."""
 
 
 # ---- behind a URL
@@ -82,7 +82,7 @@ class RemoteFiles:
 
 
 def check_no_folders(where: object, manifest: Manifest) -> None:
-    """Raise InvalidRequest if the parts of a remote pack are folders. where: its URL, for the message."""
+    """Raise InvalidRequest if the parts of a remote pack are folders. `where` is the URL in the message."""
     if manifest.parts and PartOpener(manifest.format, manifest.schema).is_folder:
         raise InvalidRequest(
             f"{where}: parts of the format {manifest.format} are folders of files, which are not downloaded one by "
@@ -119,17 +119,17 @@ class FolderFiles:
         return Fetched(at, digest.hexdigest(), "")
 
     def check_unchanged(self) -> None:
-        """Do nothing, because the sha256 of a copied file shows a change."""
+        """Do nothing: if a file has changed, the sha256 of its copy is wrong."""
 
     def need(self, file: PackFile, block_bytes: int) -> SpaceNeeded:
-        """Return the space of a copy of a part that is a folder; raises CorruptPack if its size is not `file.bytes`."""
+        """Return the space for a copy of `file`, a part that is a folder. If its size is wrong, raise CorruptPack."""
         sizes = [size for _, size in entries(self.pack / file.name)]
         if sum(size or 0 for size in sizes) != file.bytes:
             raise CorruptPack(f"{self.pack / file.name}: files are cut, changed or missing; copy or pack it again")
         return SpaceNeeded(sum(in_blocks(size or 0, block_bytes) for size in sizes), len(sizes) + 2)
 
     def copy_folder(self, file: PackFile, target: FolderHandle, name: str) -> str:
-        """Copy a part that is a folder to a new folder in `target`. Return its sha256 (see `files/digest.py`)."""
+        """Copy a part that is a folder to the new folder `name` in `target`. Return its sha256 (`files/digest.py`)."""
         source, digest = self.pack / file.name, FolderDigest()
         with opened_folder(source) as root, TreeWriter.inside(target, name) as tree:
             for path, size in entries(source):
@@ -147,7 +147,7 @@ class FolderFiles:
 
 
 def open_files(pack: Path) -> tuple[RemoteFiles | FolderFiles, Manifest]:
-    """Return the files of a pack, and its manifest. pack: a folder or a URL.
+    """Return the files and the manifest of a pack in a folder or behind a URL.
 
     Raises InvalidRequest, CorruptPack, StoreError.
     """

@@ -53,7 +53,7 @@ class Lease:
 
 
 def lease(above: FolderHandle, name: str) -> Lease | None:
-    """Return a lease on the file or folder `name` in the open folder `above`. None if `name` does not exist.
+    """Return a lease on the file or folder `name` in the open folder `above`, or None if `name` does not exist.
 
     Raises UnsafePath if `name` is a link. Raises StorageError if the system refuses the lock.
     """
@@ -77,7 +77,7 @@ def lease(above: FolderHandle, name: str) -> Lease | None:
 def exclusive(above: FolderHandle, name: str) -> Iterator[bool]:
     """Lock a file or folder exclusively in the `with` block, and yield True. Yield False if a lease on it exists.
 
-    Also yields True if `name` does not exist. Raises as `lease` does.
+    If `name` does not exist, yield True without a lock. Raises UnsafePath for a link, and StorageError.
     """
     descriptor = open_lockable(above, name, os.O_RDONLY)
     try:
@@ -88,9 +88,9 @@ def exclusive(above: FolderHandle, name: str) -> Iterator[bool]:
 
 
 def open_lockable(above: FolderHandle, name: str, flags: int) -> int | None:
-    """Return a descriptor of a file or folder, None if `name` does not exist. A forked child closes the descriptor.
+    """Return a descriptor of the file or folder `name`, or None if it does not exist. A forked child closes its copy.
 
-    flags: of open(2). `closed_after_fork.close` closes the descriptor. Raises UnsafePath for a link, StorageError.
+    `flags` are for open(2). Close it with `closed_after_fork.close`. Raises UnsafePath for a link, and StorageError.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     path = above.path / name
@@ -106,7 +106,7 @@ def open_lockable(above: FolderHandle, name: str, flags: int) -> int | None:
 
 
 def lock_alone(descriptor: int) -> bool:
-    """Take the exclusive lock on an open file and return True. Return False if another process has a lock."""
+    """Lock an open file exclusively and return True. If another process or thread has a lock on it, return False."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -122,13 +122,13 @@ def _is_at(descriptor: int, above: FolderHandle, name: str) -> bool:
 def copy_name(digest: str, codec: str | None) -> str:
     """Return the name of a staged copy: `digest`, or `<digest>-<codec>` for a recoded copy.
 
-    digest: sha256 of the pack's packer.json. codec: codec of the images, None for a copy of the files.
+    `digest` is the sha256 of the pack's packer.json. `codec` is None for a copy of the files.
     """
     return digest if codec is None else f"{digest}-{codec}"
 
 
 class NewFile:
-    """A file in `.work` that is being written. At the end of a `with` block, an unpublished file is removed."""
+    """A file in `.work` that is being written. At the end of its `with` block, it is removed unless published."""
 
     def __init__(self, work: FolderHandle, name: str, descriptor: int) -> None:
         self._work = work
@@ -149,7 +149,7 @@ class NewFile:
             self._work.close()
 
     def allocate(self, size: int) -> None:
-        """Reserve `size` bytes on the disk, so that a full disk raises OSError here and not in the middle of a write.
+        """Reserve `size` bytes on the disk. So a full disk raises OSError here and not in the middle of a write.
 
         Does nothing if the file system cannot reserve blocks.
         """
@@ -178,8 +178,8 @@ class OwnedFolder:
     Args:
         base: An existing folder in which other users cannot rename files.
         name: The name of the folder, without the number of the user.
-        purpose: A verb phrase for the use of the folder, in messages.
-        option: The command-line option that sets `base`, in messages.
+        purpose: What the folder is for, such as "stage into". Part of messages.
+        option: The option that sets `base`, such as "--to". Part of messages.
 
     Raises:
         InvalidRequest: If `base` is not a folder.
@@ -211,7 +211,7 @@ class OwnedFolder:
 
     @classmethod
     def of(cls, to: str, machine: Machine) -> "OwnedFolder":
-        """Return the folder for staged copies. to: a folder, or "auto" for the machine's shared memory."""
+        """Return the folder for staged copies in the folder `to`, or in the shared memory of `machine` for "auto"."""
         return cls(machine.shared_memory if to == "auto" else path_or_url(to))
 
     def exists(self) -> bool:
@@ -268,10 +268,10 @@ class OwnedFolder:
         The folder is made if it does not exist. At the end of the `with` block, an empty folder is removed.
 
         Args:
-            waiting: A function that is called before waiting for a process that has the lock. None: raise Locked.
+            waiting: A function that is called before waiting for a process with the lock. None raises Locked instead.
 
         Raises:
-            UnsafePath: As `exists` does.
+            UnsafePath: In the cases in which `exists` raises it.
             Locked: If another process has the lock and `waiting` is None.
         """
         self.exists()
@@ -304,7 +304,7 @@ class OwnedFolder:
         return self._held
 
     def sweep(self) -> None:
-        """Remove the unfinished files of killed processes, unless another process has the lock. Raises StorageError."""
+        """Remove the unfinished files of killed processes. Do nothing if another process has the lock of the folder."""
         if os.path.lexists(self.folder / _WORK):
             with suppress(Locked), self.locked(None):
                 pass
@@ -339,7 +339,7 @@ class OwnedFolder:
                 return self._remove_abandoned(work)
 
     def _remove_abandoned(self, work: FolderHandle) -> list[int]:
-        """Remove the entries of `work` that no process has locked. Return the sizes in bytes of the others."""
+        """Remove the entries of `work` that no process has locked. Return the sizes in bytes of the locked ones."""
         sizes = []
         for name in work.names():
             status = work.status(name)

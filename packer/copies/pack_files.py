@@ -7,7 +7,7 @@ from packer.pack.part_readers import PartOpener
 
 
 class PackFile(NamedTuple):
-    """A file of a pack, or a part: path in the pack, size in bytes, sha256, and number of samples (0 unless a part)."""
+    """A part or another file of a pack: path in the pack, bytes, sha256, and number of samples (0 unless a part)."""
 
     name: str
     bytes: int

@@ -6,8 +6,8 @@ The cache is the `OwnedFolder` `<cache>/packer-cache-<uid>/`. It contains:
     locks         An empty file. A process that waits for room in the cache holds a shared lock on this file.
 
 Each file is downloaded once for all processes, by the process that locked the file in `.work`. The other processes
-wait. A file in `.work` has its final size from the beginning, so the limit holds for the sizes of all files in the
-folder. A process holds the lock of the folder while it counts sizes, and while it adds a file.
+wait. A file in `.work` has its final size from the beginning, so it counts towards the limit with this size. A process
+holds the lock of the cache folder while it counts sizes, and while it adds a file.
 
 A reader holds a lease on the file that it reads. Only files without a lease are removed.
 """
@@ -47,11 +47,11 @@ _SHARED_DISKS = re.compile(
 
 
 def cache_folder(base: Path) -> OwnedFolder:
-    """Return this user's folder for a cache in `base`. Creates the folder, and removes files of killed processes.
+    """Return this user's cache folder in `base`. Create the folder, and remove unfinished files of killed processes.
 
     Raises:
         InvalidRequest: `base` is not a folder, or is on a network disk.
-        UnsafePath: Other users may write to `base`, see OwnedFolder.
+        UnsafePath: Other users may rename files in `base`, or may use the cache folder; see OwnedFolder.
     """
     folder = OwnedFolder(base, name="packer-cache", purpose="keep a cache in", option="cache=")
     with failing(folder.base, "read its file system"):
@@ -70,7 +70,6 @@ def cache_folder(base: Path) -> OwnedFolder:
 
 @contextmanager
 def _opened(above: FolderHandle, name: str, flags: int) -> Iterator[int]:
-    """Yield a descriptor of a file or folder to lock, and close it at the end of the `with` block."""
     descriptor = open_lockable(above, name, flags)
     if descriptor is None:
         raise StorageError(f"{above.path / name}: removed while the cache was in use; open the pack again")
@@ -81,7 +80,7 @@ def _opened(above: FolderHandle, name: str, flags: int) -> Iterator[int]:
 
 
 class _Found(NamedTuple):
-    """A file in the cache. used_ns: time of its last use in ns, or 0 after `PartCache.give_up`."""
+    """A file in the cache. `used_ns` is the time of its last use in ns, or 0 after `PartCache.give_up`."""
 
     digest: str
     name: str
@@ -108,11 +107,11 @@ class PartCache:
     patience_seconds: float
 
     def check_limit(self, kept: Sequence[PackFile], parts: Sequence[PackFile]) -> None:
-        """Raise InvalidRequest if the limit is too small.
+        """Raise InvalidRequest if the limit is too small for the files `kept` and the largest part.
 
         Args:
             kept: The files that an open pack keeps in the cache.
-            parts: The parts of the pack. The largest of them must fit, too.
+            parts: All parts of the pack.
         """
         needed = sum(in_blocks(file.bytes) for file in kept) + max((in_blocks(part.bytes) for part in parts), default=0)
         if self.limit_bytes is not None and needed > self.limit_bytes:
@@ -132,8 +131,8 @@ class PartCache:
 
         Args:
             file: A file of the pack.
-            close_unused: Closes leases that this process holds on files that it does not read. Called repeatedly while
-                the cache has no room.
+            close_unused: A function that closes this process's leases on files that it does not read. It is called
+                again and again while the cache has no room.
 
         Raises:
             StoreError: The store does not answer or refuses.
@@ -182,9 +181,9 @@ class PartCache:
 
     @contextmanager
     def _above(self, digest: str, file_name: str, *, make: bool = False) -> Iterator[tuple[FolderHandle, str]]:
-        """Yield the open folder of a file, and the file's name in this folder.
+        """Open the folder that contains a file in the `with` block. Yield the folder, and the file's name in it.
 
-        make: True to create the folder. False raises FileNotFoundError if it does not exist.
+        If `make` is true, the folder is created. Otherwise, a missing folder raises FileNotFoundError.
         """
         *folders, name = (digest, *file_name.split("/"))
         with ExitStack() as opened:
@@ -201,7 +200,7 @@ class PartCache:
             os.utime(name, ns=(0, 0), dir_fd=above.descriptor, follow_symlinks=False)
 
     def discard(self, file: PackFile) -> None:
-        """Compute the sha256 of a file in the cache. If it is wrong, remove the file, which the next `lease` downloads.
+        """Remove a file from the cache if its sha256 is wrong. The next `lease` downloads the file again.
 
         Processes with a lease on the file can read it, and its blocks stay in use, until they close the lease.
         """
@@ -248,7 +247,7 @@ class PartCache:
         return self.folder.new_file(hashlib.sha256(f"{self.digest}/{file.name}".encode()).hexdigest())
 
     def _wait_for_room(self, file: PackFile, new: NewFile, close_unused: Callable[[], object]) -> None:
-        """Reserve room, waiting while too many files have a lease; raises StorageError after `patience_seconds`."""
+        """Reserve room for a file. Wait while others are in use; after `patience_seconds`, raise StorageError."""
         if self._reserve(new, file.bytes):
             return
         until = time.monotonic() + self.patience_seconds
@@ -316,7 +315,7 @@ class PartCache:
     def _reserve(self, new: NewFile, size: int, since_ns: int | None = None) -> bool:
         """Give a new file its final size. Remove other files if needed; return False if too few of them can be removed.
 
-        since_ns: the argument of `reserve_ahead`. None may remove every file without a lease.
+        Only files that `since_ns` allows are removed, as in `reserve_ahead`. None allows every file without a lease.
         """
         with self._counting():
             if self.limit_bytes is not None:
@@ -327,7 +326,7 @@ class PartCache:
         return True
 
     def _allocate(self, file: PackFile, new: NewFile, since_ns: int | None) -> None:
-        """Reserve blocks of the disk for `new`. If the disk is full, remove other files. Raises StorageError."""
+        """Reserve disk blocks for `new`. On a full disk, remove other files, or raise StorageError if there is none."""
         while True:
             with failing(self.path(file), f"reserve {file.bytes:,} bytes"):
                 try:
@@ -365,7 +364,7 @@ class PartCache:
             return self._evict(wanted)
 
     def _evict(self, wanted: int, since_ns: int | None = None) -> int:
-        """Remove files as `evict` does, least recently used first; the caller locks. since_ns: see `_reserve`."""
+        """Do the work of `evict` for a process that holds the lock. The least recently used files are removed first."""
         freed = 0
         for found in sorted(self._files(), key=lambda each: each.used_ns):
             if freed >= wanted:
@@ -399,4 +398,4 @@ class PartCache:
 
 
 def _nothing() -> None:
-    """Do nothing. `reserve_ahead` returns this function if no download is needed."""
+    """Do nothing: what `reserve_ahead` returns if no download is needed."""

@@ -1,7 +1,7 @@
-"""Part prefetch: threads that download the parts of a pack before they are read.
+"""Part prefetch: threads that download the parts of a remote pack before they are read.
 
-The threads start when they are needed and end with the pack. A forked child has none. If a download fails, the reader
-of the part downloads it again and reports the error.
+The threads start when they are needed and end when the pack is closed. A forked child has none. If a download fails,
+the reader of the part downloads it again and reports the error.
 
 Several parts are downloaded at the same time. One thread at a time reserves room in the cache, so that the parts get
 room in the order in which they are needed.
@@ -28,7 +28,7 @@ _JOIN_S = 1.0  # to wait for threads that do not download at the moment
 
 
 class PartPrefetch:
-    """The threads that download parts for one open pack in one process, in the order in which it needs them."""
+    """The threads that download parts for one open pack in one process, in the order of the last call of `want`."""
 
     def __init__(self, cache: PartCache, parts: tuple[PackFile, ...]) -> None:
         self._cache = cache
@@ -42,7 +42,7 @@ class PartPrefetch:
         self._threads: dict[str, threading.Thread] = {}
 
     def start_watching(self) -> None:
-        """Start a thread that closes readers, so that the cache may remove their files.
+        """Start a thread that closes readers of parts, so that the cache may remove the files of these parts.
 
         The thread closes the readers of parts marked by `give_up`. While another process waits for room in the cache,
         it closes all readers that are not in use.
@@ -50,7 +50,7 @@ class PartPrefetch:
         self._start("watch", self._watch)
 
     def want(self, parts: Iterable[int], *, more: bool = False) -> None:
-        """Download parts in this order while the cache has room. more: True to keep the parts of the last call."""
+        """Download parts in this order while the cache has room. With `more`, the parts of earlier calls come first."""
         with self._changed:
             if more:
                 self._wanted.extend(parts)
@@ -63,7 +63,7 @@ class PartPrefetch:
                 self._start(f"fetch-{number}", self._run)
 
     def give_up(self, parts: Iterable[int]) -> None:
-        """Mark parts as not needed soon. The cache removes them before others."""
+        """Mark parts as not needed soon. The cache removes them before other files."""
         for number in parts:
             with suppress(PackerError):  # only the order of removal depends on it
                 self._cache.give_up(self._parts[number])
@@ -113,7 +113,7 @@ class PartPrefetch:
                 self._pause(_AFTER_FAILURE_S)
 
     def _next(self) -> Callable[[], None] | None:
-        """Wait for the next part and return a function that downloads it; None without room, or after `close`."""
+        """Wait for the next part and return a function that downloads it. None if there is no room, or if closed."""
         with self._reserving:
             with self._changed:
                 while not self._wanted and not self._stopped:

@@ -8,7 +8,7 @@ from packer.pack.part_access import PartSupply
 
 
 class PartSchedule:
-    """Downloads the parts that a pass reads next, and marks the parts that it has finished for removal."""
+    """Downloads the parts that a pass over the samples reads next. Parts not read again are marked for removal."""
 
     def __init__(
         self, supply: PartSupply, numbers: npt.NDArray[np.int64], *, rank: int = 0, world_size: int = 1
@@ -60,7 +60,7 @@ class PartSchedule:
         return count >= self._count
 
     def advance(self, count: int) -> None:
-        """Mark the parts that only the first `count` samples need for removal, and download the next parts."""
+        """Mark parts for removal if only the first `count` samples need them. Then download the next parts."""
         is_over = self._is_left & (self._last < count)
         if is_over.any() and not self._fits:
             self._is_left &= ~is_over
@@ -70,7 +70,7 @@ class PartSchedule:
 
 
 def _most_at_once(first: npt.NDArray[np.int64], last: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> int:
-    """Return the largest size in bytes of the parts that are in use at the same time.
+    """Return the most bytes of parts that are in use at the same time.
 
     Args:
         first: Position of the first read of each part.

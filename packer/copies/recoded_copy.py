@@ -4,8 +4,8 @@ An image in the codec ycc420 takes half the bytes of raw pixels and is read with
 own, made by a conversion. Every image has the new codec. All other values are copied bit for bit, and the order of the
 samples stays.
 
-The pixels of a recoded copy may differ from those of the pack. So the copy is complete or does not exist, and a data
-set reads it only if it names the codec.
+The pixels of a recoded copy may differ from those of the pack. So an incomplete copy is never read, and a dataset reads
+a complete copy only if the user names its codec.
 """
 
 import os
@@ -42,10 +42,10 @@ _CHECKS = 64  # checks for room, while the copy is made
 def stage_recoded(pack: Path, codec: str, options: StageOptions, hooks: Hooks) -> Staged:
     """Make a copy of a pack with its images in `codec`, unless the copy exists. Return the result.
 
-    The call continues the unfinished copy of a killed process.
+    The call continues an unfinished copy, which a killed process left.
 
     Raises:
-        InvalidRequest: If no image needs the new codec, or the format cannot store the codec.
+        InvalidRequest: If the pack is remote, no image needs the new codec, or the format cannot store the codec.
         StorageError: If the copy does not fit. The unfinished copy is removed.
         BadInputs: If a value is damaged. The unfinished copy is removed.
         UnsafePath: If the folder of the copies belongs to another user.
@@ -90,7 +90,7 @@ def _recoded(pack: Path, schema: Schema, codec: str) -> list[str]:
 
 
 def _parts(copy: StagedCopy) -> int | None:
-    """Return the number of parts of a complete copy. None if the copy does not exist, is unfinished or damaged."""
+    """Return the number of parts of a complete copy, or None if the copy does not exist, is unfinished or damaged."""
     try:
         pack = Pack(copy.folder, verify="never")
     except (InvalidRequest, CorruptPack):
@@ -100,8 +100,6 @@ def _parts(copy: StagedCopy) -> int | None:
 
 
 class _Making:
-    """The conversion of one pack to its recoded copy."""
-
     def __init__(self, pack: Path, copy: StagedCopy, names: list[str], options: StageOptions) -> None:
         self._pack = pack
         self._copy = copy
@@ -125,7 +123,7 @@ class _Making:
         self._size: Estimate = estimate(self._plan, probes=probes)
 
     def _check(self, done: float, advice: str) -> None:
-        """Raise StorageError with `advice` if the space is too small to finish. done: finished share, 0 to 1."""
+        """Raise StorageError with `advice` if the rest does not fit. `done` is the share that is finished, 0 to 1."""
         size, plan, left = self._size, self._plan, 1 - done
         files = formats.load(plan.options.to).Writer.files(plan.schema) * size.samples
         need = SpaceNeeded(
@@ -162,7 +160,7 @@ class _Making:
         return made.bytes_out
 
     def _check_unfinished(self) -> None:
-        """Remove the parts of an unfinished copy that has another plan. If no copy exists, check the free space."""
+        """Remove the parts of an unfinished copy of another plan. If there is no unfinished copy, check the space."""
         copy = self._copy
         if not copy.partial.exists():
             self._check(0.0, _REFUSED)

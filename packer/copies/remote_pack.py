@@ -59,11 +59,11 @@ class RemoteLocation:
         return Store(self.url, self.options)
 
     def find(self) -> RemoteIdentity:
-        """Return the identity of the pack that is at the URL now; raises StoreError, InvalidRequest, CorruptPack."""
+        """Return the identity of the pack that is at the URL now. Raises StoreError, InvalidRequest, CorruptPack."""
         return self.read_manifest()[0]
 
     def read_manifest(self) -> tuple[RemoteIdentity, Manifest]:
-        """Return identity and manifest of the pack that is at the URL now; raises the errors of `find`."""
+        """Return identity and manifest of the pack that is at the URL now. Raises the errors of `find`."""
         return read_manifest(self.store)
 
 
@@ -74,11 +74,11 @@ def remote_location(
     cache_limit: int | str | None,
     patience: float | None,
 ) -> RemoteLocation:
-    """Return the location of a remote pack from the arguments of `packer.open`; raises InvalidRequest.
+    """Return the location of a remote pack for arguments of `packer.open`. Wrong arguments raise InvalidRequest.
 
     Args:
         url: The URL of the pack.
-        cache: The folder for the cache. None is refused, because a cache is needed.
+        cache: The folder for the cache. None is an error, because parts are read from the cache.
         cache_limit: Bytes, or a text such as "200GB"; None for no limit.
         patience: Seconds to wait for a store that does not answer; None for the default.
     """
@@ -96,7 +96,7 @@ def remote_location(
 
 @dataclass(frozen=True)
 class RemoteRecipe(PackRecipe):
-    """A pack behind a URL. identity: the version of the pack that every process opens."""
+    """Recipe that opens the pack at a URL. Every process opens the version `identity`, or raises an error."""
 
     location: RemoteLocation
     identity: RemoteIdentity
@@ -107,7 +107,7 @@ class RemoteRecipe(PackRecipe):
 
 
 class RemoteParts:
-    """The parts of an open remote pack in one process; implements `PartSupply`, whose docstrings apply here."""
+    """The parts of an open remote pack in one process. Implements `PartSupply`, which documents the methods."""
 
     def __init__(self, cache: PartCache, parts: tuple[PackFile, ...]) -> None:
         self._cache = cache
@@ -176,7 +176,7 @@ def open_remote(location: RemoteLocation, pack: RemoteIdentity | None = None, *,
         location: The URL and the cache.
         pack: The result of an earlier `location.find`, to open this version of the pack only. None opens the pack that
             is at the URL now.
-        verify: See Pack.
+        verify: The argument `verify` of `Pack`.
 
     Raises:
         StoreError: The store does not answer or refuses.
@@ -204,12 +204,12 @@ def open_remote(location: RemoteLocation, pack: RemoteIdentity | None = None, *,
 def open_member(
     url: str, *, cache: str | PathLike[str] | None, cache_limit: int | str | None, patience: float | None
 ) -> Pack:
-    """Open a member, which is behind a URL, of a collection in a folder. See `remote_location` for the arguments."""
+    """Open a remote member of a collection in a folder. The arguments are those of `remote_location`."""
     return open_remote(remote_location(url, cache=cache, cache_limit=cache_limit, patience=patience))
 
 
 def _opened_member(location: RemoteLocation, verify: str, path: str) -> Pack:
-    """Open a member of the collection at a URL. path: the URL of the member, or its path from the collection."""
+    """Open a member of the remote collection at `location`. `path` is a URL, or relative to the collection."""
     if not is_url(path):
         url = location.url
         path = f"{url.scheme}://{url.bucket}/{posixpath.normpath(f'{url.key}/{path}')}"
@@ -217,7 +217,7 @@ def _opened_member(location: RemoteLocation, verify: str, path: str) -> Pack:
 
 
 def _opened(location: RemoteLocation, cache: PartCache, kept: list[PackFile], verify: str) -> Pack:
-    """Open the pack. kept: a list that contains packer.json. This function appends the files of the index to it."""
+    """Open the pack. `kept` contains packer.json; the files of the index are appended to it."""
     head = kept[0]
     with closing(_leased(cache, head)) as lease, failing(lease.path, "read"):
         manifest = manifests.parse(cache.source.where(head), lease.path.read_bytes())
@@ -254,12 +254,12 @@ def read_once(
         pack: A folder or a URL.
         scratch: A folder with room for four parts of a remote pack. None for the system's temporary folder.
         extras: True to download the extras too.
-        in_order: True if the caller reads all parts, one after the other. The next parts are then downloaded ahead.
-        isolate_damaged: See Pack. Ignored for a remote pack, whose parts are hashed when they are downloaded.
+        in_order: True downloads the next parts ahead, for a pass that reads all parts in order. False downloads a part
+            when it is read.
+        isolate_damaged: The argument of `Pack`. Ignored for a remote pack, whose parts are hashed when downloaded.
 
     Raises:
-        InvalidRequest: `scratch` does not exist, or is given for a pack in a folder. Also the errors of Pack and
-            open_remote.
+        InvalidRequest: `scratch` does not exist, or is given for a folder. Also the errors of Pack and open_remote.
     """
     pack = path_or_url(pack)
     if not isinstance(pack, URLPath):

@@ -5,10 +5,10 @@ The copies are in the `OwnedFolder` `<base>/packer-<uid>/`. It contains:
     <digest>/packer.json  Arrives last. With it, the folder is a complete pack.
     <digest>.origin       The path or URL of the pack.
     <digest>-ycc420/      The pack recoded to ycc420. It has an .origin too.
-    .<digest>-ycc420.partial/  Unfinished. After a kill, the next process continues it.
+    .<digest>-ycc420.partial/  An unfinished recoded copy. After a kill, the next process continues it.
     .work/                Files that are being copied or removed.
 
-A process that changes the folder holds its lock. A process that reads a copy has a lease on `<digest>/`.
+A process that changes the `OwnedFolder` holds its lock. A process that reads a copy has a lease on `<digest>/`.
 """
 
 import hashlib
@@ -72,7 +72,7 @@ class StagedCopy:
     # ---- what is in it
 
     def missing(self, manifest: Manifest, numbers: Sequence[int]) -> list[PackFile]:
-        """Return the files that the copy needs for the parts `numbers`, and does not contain.
+        """Return the files that the copy does not contain, but needs for the parts `numbers`.
 
         If these parts make the copy complete, the list also contains the extras, and packer.json as the last file.
         """
@@ -113,7 +113,7 @@ class StagedCopy:
         return path_or_url(os.fsdecode(text)) if text else None
 
     def describe(self) -> dict[str, object]:
-        """Return path, origin, codec, bytes, whole, parts and in_use, as `packer stage --list` prints them.
+        """Return a dict with path, origin, codec, bytes, whole, parts and in_use, which `packer stage --list` prints.
 
         "whole" is True for a complete copy. In an unfinished recoded copy, "parts" counts the finished parts.
         """
@@ -155,7 +155,7 @@ class StagedCopy:
         return self.place.held.make_folder(self.folder.name)
 
     def add(self, file: PackFile, copied: NewFile | str) -> None:
-        """Move a checked file or folder into the copy. copied: the new file, or the name of a folder in `.work`."""
+        """Move a checked file or folder into the copy. `copied` is the new file, or the name of a folder in `.work`."""
         *above, name = file.name.split("/")
         with ExitStack() as opened:
             folder = opened.enter_context(self._opened())
@@ -180,7 +180,7 @@ class StagedCopy:
                 folder.remove(name)
 
     def remove_empty_folders(self) -> None:
-        """Remove those folders of the index, the extras and the copy that are empty."""
+        """Remove the folders of the index, the extras and the copy itself if they are empty."""
         with self._opened() as folder:
             for name in (INDEX, EXTRAS):
                 with suppress(StorageError):  # it is not empty, or does not exist
@@ -232,14 +232,14 @@ class StagedCopy:
 
 
 def copies(place: OwnedFolder) -> list[StagedCopy]:
-    """Return all copies in a place, also unfinished ones, sorted by name."""
+    """Return all copies in the folder `place`, also unfinished ones, sorted by name."""
     return [StagedCopy(place, digest, codec) for digest, codec in place.copies()]
 
 
 def copies_of(place: OwnedFolder, pack: Path, codec: str | None = None) -> list[StagedCopy]:
     """Return the copies of a pack and of earlier packs at its path or URL. `pack` may also be the folder of a copy.
 
-    codec: Return only copies recoded to this codec. None returns all copies. The store of a URL is not contacted.
+    If `codec` is not None, only copies recoded to this codec are returned. The store of a URL is not contacted.
     """
     found = [copy for copy in copies(place) if codec in (None, copy.codec)]
     if isinstance(pack, URLPath):
@@ -254,7 +254,7 @@ def copies_of(place: OwnedFolder, pack: Path, codec: str | None = None) -> list[
 
 @dataclass(frozen=True)
 class StagedRecipe(FolderRecipe):
-    """A recipe that opens the pack in a folder, or its staged copy. stage, codec: arguments of `open_staged`."""
+    """Recipe that opens a pack or its staged copy. `stage` and `codec` are the arguments of `open_staged`."""
 
     stage: str | None = None
     codec: str | None = None
@@ -275,10 +275,10 @@ def open_staged(folder: Path, *, stage: str | None, codec: str | None = None, ve
         stage: "auto" for shared memory, or the folder of `packer stage --to`. None reads no copy.
         codec: Open the recoded copy that `packer stage --as` made. If it does not exist, an error is raised, because
             the pixels of the pack differ. None opens the pack itself.
-        verify: See Pack.
+        verify: The argument `verify` of `Pack`.
 
     Raises:
-        InvalidRequest: If the recoded copy does not exist. Also as Pack does.
+        InvalidRequest: If the recoded copy does not exist, or if `Pack` raises this error.
         UnsafePath: If the folder of the copies belongs to another user. With "auto" and without `codec`, a warning
             replaces this error, and no copy is read.
     """

@@ -1,7 +1,7 @@
 """Stager: copies a pack, or some of its parts, once for all processes, or reads parts into the page cache.
 
-The blocks of a file are reserved before the file is written. So full memory or a full disk raises an error. Without
-reserved blocks, SIGBUS would end a process that writes to a mapped file. The sha256 is computed during the copy.
+The blocks of a file are reserved before the file is written. So full memory or a full disk raises an error. Otherwise,
+SIGBUS could end a process that writes to a mapped file. The sha256 is computed during the copy.
 """
 
 import os
@@ -94,7 +94,7 @@ class Hooks:
 def stage_or_warm(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
     """Stage a pack. If `options.to` is "auto" and a copy is not possible, read the pack into the page cache instead.
 
-    A remote pack cannot be read into the page cache and raises the error of the copy. Otherwise raises as `stage` does.
+    A remote pack cannot be read into the page cache. In this case, and for other errors, raise the error of `stage`.
     """
     if options.to != "auto":
         return stage(pack, options, hooks)
@@ -121,7 +121,7 @@ def stage_or_warm(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
 
 
 def stage(pack: Path, options: StageOptions, hooks: Hooks) -> Staged:
-    """Copy the parts that are not staged yet, and return the result. At most one process copies, and others wait.
+    """Copy the parts that are not staged yet, and return the result. Only one process copies; others wait for it.
 
     Raises:
         StorageError: If the parts do not fit. The check comes before the first write.
@@ -157,7 +157,7 @@ def _result(pack: Path, copy: StagedCopy, manifest: Manifest) -> Staged:
 
 
 def remove_replaced(copy: StagedCopy, origin: Path) -> list[str]:
-    """Remove copies of earlier packs at the path or URL `origin`, except those in use. Return a note on each."""
+    """Remove the copies of earlier packs at `origin`, except those in use. Return a note on each of these copies."""
     notes = []
     for other in copies(copy.place):
         if other.digest != copy.digest and other.origin() == origin:
@@ -198,7 +198,7 @@ class _Work:
         return SpaceNeeded(in_blocks(file.bytes, self._block_bytes), 1)
 
     def copy(self, files: Sequence[PackFile], origin: Path, hooks: Hooks) -> None:
-        """Copy the files in parallel. The last file is copied after all others. An error removes the copied files."""
+        """Copy the files in parallel, but the last file after all others. After an error, remove the copied files."""
         self._copy.begin(origin)
         added: list[PackFile] = []
 
@@ -246,7 +246,7 @@ class _Work:
 
 
 def warmed(pack: Path, options: StageOptions, hooks: Hooks, *, reason: str = "") -> Staged:
-    """Read the index and as many parts as fit into the page cache. reason: why the pack was not copied.
+    """Read the index and as many parts as fit into the page cache. `reason` says why the pack was not copied.
 
     Raises CorruptPack and StorageError, and InvalidRequest for a remote pack.
     """
