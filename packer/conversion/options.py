@@ -44,15 +44,15 @@ class ConversionOptions:
         validate: "full" decodes every image once; "header" checks only the header and the end of the file.
         on_error: "error" writes no pack if a sample is bad; "skip" skips bad samples and lists them.
         part_bytes: source bytes per part; 0 for one part; None for a sixteenth of the source, but 32 to 256 MiB.
-        extras_bytes: the most bytes of all extras. If the extras are larger, no extra is packed.
+        extras_bytes: the most bytes of all extras together. If they have more bytes, no extra is packed.
         max_pixels: the most pixels of one image; None for `schema.USUAL_PIXELS`.
-        labels_orientation: the pixels that labels describe if EXIF rotates the image: "stored" or "upright". If None,
-            a sidecar of a rotated image is an error.
-        slots: pairs `(slot, field)`, such as ("image", "rgb"), see `formats.base.Slot`.
+        labels_orientation: whether labels describe the "stored" or the "upright" pixels if EXIF rotates the image. If
+            None, a sidecar of a rotated image is an error.
+        slots: pairs `(slot, field)`, such as ("image", "rgb"): the format stores this field under the name of the slot.
         order: "stored" keeps the order of the source; "shuffled" shuffles; None for the usual order of the format.
         order_seed: the seed of the shuffled order.
-        preset: the preset that set other options, for `packer.grasp.GraspDataset`; None without a preset.
-        source: the options of the source, see `SourceSpec.to_json`.
+        preset: the name of the preset that set other options; `packer.grasp.GraspDataset` reads it. None: no preset.
+        source: the options of the source, as `SourceSpec.to_json` returns them.
     """
 
     to: str = "lmdb"

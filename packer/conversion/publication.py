@@ -436,7 +436,7 @@ def record_name(part: str) -> str:
 def parse_record(content: Mapping[str, Any], plan: Plan) -> FinishedPart | None:
     """Return the part that a record describes.
 
-    If the record is damaged, or the plan has no part of this name with as many samples, return None.
+    If the record is damaged, or the plan has no part of this name and number of samples, return None.
     """
     try:
         part = Part.from_json(content["part"])

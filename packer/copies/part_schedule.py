@@ -15,14 +15,14 @@ class PartSchedule:
     ) -> None:
         """Start to download the first parts.
 
-        A rank downloads ahead into its share of the cache. The share is equal for all ranks, or larger if the parts
-        that the rank reads at the same time need more.
+        Each rank (process) downloads ahead into its share of the cache. The share is equal for all ranks, or larger if
+        the parts that the rank reads at the same time need more.
 
         Args:
             supply: Downloads parts.
             numbers: Number of the part of each sample of all ranks, in the order of the pass. The samples of this rank
                 are numbers[rank::world_size].
-            rank: Number of this process.
+            rank: Number of this process, from 0.
             world_size: Number of processes.
 
         Raises:

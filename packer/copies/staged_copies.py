@@ -66,7 +66,7 @@ class StagedCopy:
 
     @classmethod
     def of(cls, place: OwnedFolder, manifest: Manifest, codec: str | None = None) -> "StagedCopy":
-        """Return the copy of the pack with this manifest. The copy need not exist."""
+        """Return the copy, which need not exist, of the pack with this manifest. `codec` is that of a recoded copy."""
         return cls(place, hashlib.sha256(manifest.to_bytes()).hexdigest(), codec)
 
     # ---- what is in it
