@@ -58,14 +58,14 @@ _HOMES = {
 
 
 def __dir__() -> list[str]:
-    """Return the public names, for completion."""
+    """Return the public names, for `dir(packer)` and completion."""
     return sorted([*__all__, "__doc__", "open"])
 
 
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
 
     def __getattr__(name):
-        """Import and return a public name or a module of packer at first use; raises AttributeError."""
+        """Import and return a public name or a submodule at its first use. Raises AttributeError for other names."""
         if name in _HOMES:
             found = getattr(importlib.import_module(_HOMES[name]), name)
         elif name in __all__:

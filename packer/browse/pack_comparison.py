@@ -1,7 +1,7 @@
-"""Pack comparison: which samples of two packs have the same key, and which of these differ.
+"""Pack comparison: which samples of two packs have equal keys, and in which fields these samples differ.
 
-Keys are compared by hashes of 64 bit with random weights: two of a million different keys are equal with a probability
-below 1e-5. Values are compared by their crc32 in the index.
+Keys are compared by 64-bit hashes with random weights. Among a million different keys, two hashes are equal with a
+probability below 1e-5. Values are compared by the crc32 in the index of each pack.
 """
 
 from functools import cached_property
@@ -18,18 +18,18 @@ _ROWS_AT_ONCE = 1 << 15
 
 
 class PackComparison:
-    """Two packs on the page. The rows that belong together are found at first use."""
+    """Comparison of two packs for the page. The rows with equal keys are found at first use."""
 
     def __init__(self, first: BrowsedPack, second: BrowsedPack) -> None:
         self._first = first
         self._second = second
 
     def differences(self, name: str, offset: int, count: int) -> dict[str, Any]:
-        """Return the pairs of rows with equal keys that differ in a field, from `offset` on, and counts for each field.
+        """Return pairs of rows that have equal keys but different values, and the number of these pairs for each field.
 
         Args:
-            name: A field of both packs; empty for all of them.
-            offset: Number of pairs to pass over.
+            name: The field that must differ, or "" for any field. Raises UnknownKey unless both packs have the field.
+            offset: Number of the first pair to return, from 0.
             count: Largest number of pairs to return.
         """
         if name not in self._differing:
@@ -50,13 +50,13 @@ class PackComparison:
         }
 
     def only(self, place: int) -> npt.NDArray[Any]:
-        """Return the rows of the first (0) or second (1) pack whose keys the other does not contain."""
+        """Return the rows of the first (`place` 0) or second (1) pack whose keys the other pack does not contain."""
         pack = (self._first, self._second)[place].pack
         return np.setdiff1d(np.arange(len(pack)), self._pairs[place])
 
     @cached_property
     def _pairs(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Rows of both packs with equal keys, in the order of the first pack."""
+        """Rows of the first and of the second pack: two arrays in which rows at the same position have equal keys."""
         weights = np.random.default_rng()
         longest = max(map(_longest, (self._first.pack.index, self._second.pack.index)))
         by_place = weights.integers(1 << 64, size=longest + 1, dtype=np.uint64)
@@ -67,7 +67,7 @@ class PackComparison:
 
     @cached_property
     def _differing(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """For each field of both packs, the pairs that differ in it; the pairs that differ in any field as ""."""
+        """A mask of `_pairs` for each field of both packs, True where the values differ. At "": in any field."""
         found = {"": np.zeros(len(self._pairs[0]), np.bool_)}
         first, second = self._first.pack.index, self._second.pack.index
         for name in (name for name in first.positions if name in second.positions):
@@ -77,7 +77,6 @@ class PackComparison:
         return found
 
     def _resized(self, name: str) -> int:
-        """Return the number of pairs whose images differ in height or width."""
         indexes = self._first.pack.index, self._second.pack.index
         if not all(f"size-{name}" in index.arrays for index in indexes):
             return 0
@@ -91,7 +90,7 @@ def _longest(index: Index) -> int:
 
 
 def _key_hashes(index: Index, weights: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return a hash of each key: the sum of bytes times random weights of their places, and a weight for the end."""
+    """Return a hash of each key: the sum of each byte times the weight of its place, plus a weight for the length."""
     keys, ends = index.arrays["keys"], index.arrays["key_ends"]
     hashes = np.empty(len(ends), np.uint64)
     start = 0

@@ -1,19 +1,19 @@
-"""Request guard: the ASGI application around all routes, which refuses every request that the page did not make.
+"""Request guard: the ASGI application around all routes. It refuses requests that our own page did not make.
 
-A page of another site reaches a server on this machine through a form or an image. After its own name resolves to
-127.0.0.1 (DNS rebinding), it even reads the answers. Other users of the machine reach the port, too. The checks, in
-this order:
+Without it, a page of another site can send requests to this server through a form or an image. If the name of that site
+resolves to 127.0.0.1 (DNS rebinding), the page can even read the responses. Other users of the machine can reach the
+port, too. A request must meet these conditions, which are checked in this order:
 
-| check | refused with |
+| condition | response if it is not met |
 |---|---|
-| requests in progress: at most `MOST_REQUESTS` | 503 and Retry-After |
+| at most `MOST_REQUESTS` requests are in progress | 503 and Retry-After |
 | Host is localhost, an IP address or the name of `--host`, with the port of the server | 403 |
 | the method is GET or HEAD | 405 |
 | the target has at most `MOST_TARGET_BYTES` | 414 |
 | Origin, if sent, is this server; Sec-Fetch-Site, if sent, is same-origin or none | 403 |
-| the cookie, or a token in the URL that a redirect turns into the cookie | 403 |
+| the request contains the cookie, or a token in the URL: then a redirect sets the cookie | 403 |
 
-A rebinding page has the name of its own site in Host. An IP address in Host was not resolved from a name.
+With DNS rebinding, Host contains the name of the other site. An IP address in Host is therefore safe.
 """
 
 import hmac
@@ -44,7 +44,7 @@ _HEADERS = {
 
 
 def json_response(data: object, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return a response of ASCII JSON. A key that is not UTF-8 has escapes (PEP 383) in it."""
+    """Return a response of ASCII JSON. Bytes of a key that are not UTF-8 are escaped as surrogates (PEP 383)."""
     body = json.dumps(data, allow_nan=False, separators=(",", ":")).encode("ascii")
     return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
 
@@ -55,10 +55,10 @@ def refusal(status: int, reason: str, headers: dict[str, str] | None = None) -> 
 
 
 class Entrance:
-    """The secrets that let a browser in. `cookie` is what the browser sends with each request.
+    """The secrets that give a browser access. A URL with a token sets `cookie`, which is part of each later request.
 
-    A browser is started with a URL in its command line, which other users of the machine can read. The token of this
-    URL therefore works once. The token of the printed URL works until the server ends.
+    Other users of the machine can read the URL in the command line that starts a browser. The token of this URL
+    therefore works once. The token of the printed URL works until the server ends.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -71,7 +71,7 @@ class Entrance:
 
     @property
     def address(self) -> str:
-        """Return host and port as in a URL; 127.0.0.1 for a server on all addresses."""
+        """Return HOST:PORT for a URL. For a server on all addresses, HOST is 127.0.0.1 or [::1]."""
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"[{shown}]:{self.port}" if ":" in shown else f"{shown}:{self.port}"
 
@@ -80,12 +80,12 @@ class Entrance:
         return f"http://{self.address}/?{TOKEN}={self._printed}"
 
     def url_for_one_use(self) -> str:
-        """Return the URL for the command line of a browser."""
+        """Return a URL for the command line of a browser. Its token works once."""
         self._once = secrets.token_urlsafe(24)
         return f"http://{self.address}/?{TOKEN}={self._once}"
 
     def admits(self, token: str) -> bool:
-        """Return True for a token of a URL."""
+        """Return True if a token from a URL is valid. A token for one use becomes invalid."""
         if self._once is not None and _equal(token, self._once):
             self._once = None
             return True
@@ -105,7 +105,7 @@ class Entrance:
             return False
 
     def is_known(self, cookies: str) -> bool:
-        """Return True if the header Cookie contains the cookie."""
+        """Return True if the header Cookie contains the cookie of this server."""
         return _equal(cookie_parser(cookies).get(self.cookie_name, ""), self.cookie)
 
 
@@ -118,7 +118,6 @@ class RequestGuard:
         self._count = 0  # requests in progress
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             return
 
@@ -135,7 +134,7 @@ class RequestGuard:
             self._count -= 1
 
     def _answer(self, scope: Scope) -> Response | None:
-        """Return the response to a request that does not reach the routes, else None."""
+        """Return the response to a request, or None if the routes must answer it."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self._count > MOST_REQUESTS:

@@ -1,6 +1,6 @@
-"""Routes: the URLs of the page, and the JSON values and images behind them.
+"""Routes: the URLs of `packer view`, and the functions that answer them with files, JSON or images.
 
-All arguments are numbers, names of fields and filters: no request names a path. Errors are {"error": text}.
+Arguments are numbers, names, filters and geometries. No request contains a path. An error is {"error": text}.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _STATUS = (((BadIndex, UnknownKey), 404), ((BadInput, CorruptPack), 422), ((Inva
 
 
 def page_files() -> dict[str, bytes]:
-    """Return the files of the page, by name."""
+    """Return the content of each file of the page, by file name."""
     folder = files("packer.browse") / "page"
     return {
         file.name: file.read_bytes()
@@ -51,11 +51,11 @@ def page_files() -> dict[str, bytes]:
 
 
 def routes(packs: Sequence[BrowsedPack], page: Mapping[str, bytes]) -> Starlette:
-    """Return the application without its guard.
+    """Return the ASGI application that serves the page, without `RequestGuard`.
 
     Args:
-        packs: One pack, or the two to compare.
-        page: The files of the page by name, with index.html.
+        packs: One pack, or two packs to compare.
+        page: The content of each file of the page, by file name. One file is index.html.
     """
     served = _Served(packs)
     of_rows = served.packs, served.rows, served.histogram, served.export, served.same
@@ -80,7 +80,7 @@ def routes(packs: Sequence[BrowsedPack], page: Mapping[str, bytes]) -> Starlette
 
 
 def _in_thread(answer: Callable[["_Query"], Response], gate: asyncio.Semaphore) -> Callable[[Request], Any]:
-    """Return an endpoint that calls `answer` in a thread, when the gate opens and if the client still waits."""
+    """Return an endpoint that calls `answer` in a thread, unless the client is gone. `gate` limits concurrent calls."""
 
     async def endpoint(request: Request) -> Response:
         async with gate:
@@ -126,7 +126,7 @@ class _Query:
 
 
 class _Served:
-    """The answers to requests. Each public method is one route below /api."""
+    """Answers to requests. Each public method answers the route /api/NAME, where NAME is the name of the method."""
 
     def __init__(self, packs: Sequence[BrowsedPack]) -> None:
         self._packs = packs
@@ -234,9 +234,9 @@ class _Served:
         *,
         is_kept: bool = True,
     ) -> Response:
-        """Return a file, which may stay in the cache of the browser if the URL names the pack.
+        """Return the file that `make` makes of a field. `form` names the kind of file, and is part of the cache keys.
 
-        form: what `make` makes of a field. is_kept: True to keep the file in the cache of the server.
+        With `is_kept`, the server caches the file. The browser may cache it if the URL has the id of the pack.
         """
         pack, row, name = self._place(query)
         pack_id = pack.pack.manifest.pack_id

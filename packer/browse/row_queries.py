@@ -1,6 +1,6 @@
-"""Row queries: the rows of an open pack as a page shows them: filtered, sorted, counted in histograms, exported.
+"""Row queries: filters, sorts, counts and exports the rows of an open pack for the page.
 
-A filter of a million rows reads mapped columns once. Its result is kept for the next window of rows.
+A filter reads complete columns of the index. Its result is cached for the next requests with the same filter.
 """
 
 import math
@@ -38,12 +38,12 @@ class BrowsedPack:
     Attributes:
         pack: The open pack.
         path: Its folder or URL.
-        images: Makes its images.
-        values: Makes its values.
+        images: Makes images of its samples.
+        values: Makes JSON values of its samples.
     """
 
     def __init__(self, pack: Pack, path: str) -> None:
-        """Use an open pack, which the caller closes."""
+        """Use an open pack. This object never closes it."""
         self.pack = pack
         self.path = path
         decoder = SampleDecoder(pack, pack.schema.names)
@@ -92,12 +92,12 @@ class BrowsedPack:
     # ---- rows
 
     def rows(self, where: str, *, sort: str = "", descending: bool = False) -> Rows:
-        """Return the rows of a filter, uint32; raises InvalidRequest.
+        """Return the rows that match a filter, uint32 (N,). Raises InvalidRequest for a wrong filter or column.
 
         Args:
-            where: A filter of packer.pack.row_filter; empty for all rows.
-            sort: A column; empty for the order of the pack.
-            descending: True for the opposite order. Equal rows keep the order of the pack if `sort` is not empty.
+            where: A filter as in packer.pack.row_filter; "" for all rows.
+            sort: A column; "" for the order of the pack.
+            descending: True reverses the order. Rows with equal values in `sort` keep the order of the pack.
         """
         text = str(row_filter.parse(where)) if where.strip() else ""
         return self._chosen.get((text, sort, descending), lambda: self._select(text, sort, descending))
@@ -121,7 +121,7 @@ class BrowsedPack:
     # ---- histograms
 
     def histogram(self, name: str, where: str) -> dict[str, Any]:
-        """Return the counts of all values and of those of a filter, by class or by range of the number `name`."""
+        """Return two histograms of a column, by class or range: of all values, and of those that match a filter."""
         if (kind := self._kinds[_known(name, self._kinds)]) == "text":
             raise InvalidRequest(f"{name} is a text; a histogram counts numbers or classes")
         kept = np.zeros(len(self.pack), np.bool_)
@@ -142,7 +142,7 @@ class BrowsedPack:
         return {**found, "edges": edges.tolist(), "all": every.tolist(), "chosen": counts}
 
     def _class_counts(self, name: str, chosen: npt.NDArray[Any]) -> dict[str, Any]:
-        """Return the counts of the most frequent classes. Numbers without a class are not counted."""
+        """Return the counts of the most frequent classes, of all values and of `chosen`."""
         classes = self._columns.classes(name)
         if name not in self._class_totals:
             self._class_totals[name] = _counted_classes(self._numbers(name), len(classes))
@@ -152,7 +152,6 @@ class BrowsedPack:
         return {"names": names, "all": counts[most].tolist(), "chosen": found[most].tolist()}
 
     def _limits(self, name: str) -> tuple[Any, Any]:
-        """Return the least and the largest finite number, (None, None) without one."""
         if name not in self._extremes:
             finite = _finite(self._numbers(name))
             self._extremes[name] = (finite.min().item(), finite.max().item()) if finite.size else (None, None)
@@ -161,11 +160,11 @@ class BrowsedPack:
     # ---- samples
 
     def sample(self, row: int, where: str, training: Training | None = None) -> dict[str, Any]:
-        """Return all values of a sample that are not pixels; raises BadIndex and CorruptRecord. where: marks shapes."""
+        """Return all values of a sample except pixels. `where` marks shapes. Raises BadIndex and CorruptRecord."""
         return self._about(row) | self._marked(self.values.sample(row, training), row, where)
 
     def overlays(self, row: int, where: str) -> dict[str, Any]:
-        """Return what a tile shows: key, shapes, numbers and classes; raises BadIndex and CorruptRecord."""
+        """Return what a sample's tile shows: key, shapes, numbers and classes. Raises BadIndex and CorruptRecord."""
         values = ((name, self._value(name, row)) for name, kind in self._columns.kinds.items() if kind != "text")
         return self._about(row) | {"columns": dict(values)} | self._marked(self.values.overlays(row), row, where)
 
@@ -174,7 +173,7 @@ class BrowsedPack:
         return {"row": row, "key": key, "incomplete": self._incomplete.get(key)}
 
     def _marked(self, values: dict[str, Any], row: int, where: str) -> dict[str, Any]:
-        """Add to the shapes of each field which of them meet the conditions in any(...) of a filter."""
+        """Add "chosen" to the shapes of each field: for each shape, whether it meets any(...) of the filter."""
         for shapes in values["overlays"] if where.strip() else ():
             field = shapes["field"]
             find = partial(row_filter.parse(where).matching_rows, self._columns, field)
@@ -184,7 +183,7 @@ class BrowsedPack:
         return values
 
     def _value(self, name: str, row: int) -> str | int | float | None:
-        """Return a number, or the name of its class; None for a number that is not finite."""
+        """Return the number of a row in a column, or the name of its class; None for a number that is not finite."""
         number: int | float = self._columns.numbers(name)[row].item()
         classes = self._columns.classes(name) if self._columns.kinds[name] == "class" else ()
         if 0 <= number < len(classes):
@@ -192,7 +191,7 @@ class BrowsedPack:
         return number if math.isfinite(number) else None
 
     def export(self, where: str, count: int = 0, *, sort: str = "", descending: bool = False) -> dict[str, Any]:
-        """Return the rows of a filter, or the `count` first of them, as keys, as commands and as Python."""
+        """Return rows that match a filter as keys, commands and Python code: the first `count`, or all for 0."""
         rows = self.rows(where, sort=sort, descending=descending)
         text = str(row_filter.parse(where)) if where.strip() else ""
         condition = ["--where", text] if text else []
@@ -231,7 +230,7 @@ def _known(name: str, known: Mapping[str, Kind]) -> str:
 
 
 def _bins(low: float, high: float, *, is_whole: bool) -> tuple[int, tuple[float, float]]:
-    """Return number and limits of at most 40 bins of equal width. The bins of whole numbers have a whole width."""
+    """Return (number of bins, (low, high)) for at most 40 bins of equal width, which is whole for whole numbers."""
     if not is_whole:
         return (_MOST_BINS if high > low else 1), (low, high)
     width = -(-(high - low + 1) // _MOST_BINS)

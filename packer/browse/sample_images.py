@@ -1,6 +1,6 @@
 """Sample images: the pixels of one sample for a browser: small, in the stored size, or as training sees them.
 
-A small image is decoded at the scale that it needs. Depth and masks have the colors of the static sheets, and the value
+A small image is decoded at the scale that it needs. Depth and masks have the colors of `packer view -o`, and the value
 0 of a mask is transparent. An image in the stored size is lossless.
 """
 
@@ -25,22 +25,22 @@ FILE = "application/octet-stream"
 
 
 class ImageFile(NamedTuple):
-    """A file for the browser. media_type: its Content-Type."""
+    """A file for the browser. `media_type` is its Content-Type."""
 
     data: bytes
     media_type: str
 
 
 class Training(NamedTuple):
-    """The geometry that training applies to a sample, with the random numbers of packer.Loader in epoch 0."""
+    """The geometry that training applies to samples. Its random numbers are those of packer.Loader in epoch 0."""
 
     geometry: Geometry
     seed: int
 
     def views(self, decoder: SampleDecoder, row: int, record: Record) -> tuple[View, dict[str, View]]:
-        """Return the view of the first image and of the shapes, and the other views of other images.
+        """Return the view of the first image and of all shapes, and by field the views of images that need another.
 
-        InvalidRequest if the result has more than 2048 px a side.
+        Raises InvalidRequest if the result has more than 2048 px a side.
         """
         random = draw(self.seed, 0, np.asarray([row], np.int64), self.geometry.draws)[0].tolist()
         stored = {name: decoder.stored_image(row, name, record[name]) for name in decoder.images}
@@ -54,11 +54,10 @@ class SampleImages:
     """Makes the images of the samples of a pack. Thread-safe. The methods raise CorruptRecord and UnknownKey."""
 
     def __init__(self, decoder: SampleDecoder) -> None:
-        """Use a decoder of an open pack."""
         self._decoder = decoder
 
     def image(self, row: int, name: str, width: int) -> ImageFile:
-        """Return an image that is at most `width` px wide; 0 for the stored size, which has at most 4096 px a side."""
+        """Return an image at most `width` px wide. 0 returns the stored size, shrunk to at most 4096 px a side."""
         field = self._pixel_field(name)
         with self._decoder.pack.record(row, [name]) as record:
             stored = self._decoder.stored_image(row, name, record[name])
@@ -67,7 +66,7 @@ class SampleImages:
         return _drawn(field, pixels, is_lossless=not width)
 
     def depth(self, row: int, name: str) -> npt.NDArray[np.float32]:
-        """Return the depth, float32 (H, W). InvalidRequest for another kind and for more than 16 million pixels."""
+        """Return the depth, float32 (H, W). Raises InvalidRequest for another kind or more than 16 * 2**20 pixels."""
         field = self._pixel_field(name)
         if field.kind != "depth":
             raise InvalidRequest(f"field {name!r}: expected kind depth, found {field.kind}")
@@ -79,7 +78,7 @@ class SampleImages:
         return depth.astype("<f4", copy=False)
 
     def trained(self, row: int, name: str, training: Training) -> ImageFile:
-        """Return an image as training sees it; raises as `Training.views`."""
+        """Return an image as training sees it. Raises InvalidRequest if it has more than 2048 px a side."""
         field, decoder = self._pixel_field(name), self._decoder
         with decoder.pack.record(row, decoder.images) as record:
             main, others = training.views(decoder, row, record)
@@ -87,7 +86,7 @@ class SampleImages:
         return _drawn(field, pixels, is_lossless=False)
 
     def original(self, row: int, name: str) -> ImageFile:
-        """Return the file that the pack keeps unchanged. UnknownKey if the codec of the field keeps no files."""
+        """Return the image file that the pack stores. Raises UnknownKey if the codec of the field stores no files."""
         field = self._pixel_field(name)
         if not codecs.codec_class(field).keeps_files:
             raise UnknownKey(f"field {name!r}: its codec {field.codec} does not keep files")

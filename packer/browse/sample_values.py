@@ -1,7 +1,7 @@
 """Sample values: the values and shapes of one sample as plain JSON values, for the page.
 
-The page draws shapes over the first image, as stored or as trained. Their coordinates are in px of it, where (0, 0) is
-the corner of the first pixel. A number that is not finite is null, and a shape with a corner that is not finite.
+The page draws shapes over the first image, as stored or as trained. Their coordinates are in px of this image, and
+(0, 0) is the corner of its first pixel. A number that is not finite becomes null, and so does a shape that contains it.
 """
 
 import json
@@ -30,7 +30,6 @@ class SampleValues:
     """Makes the values of the samples of a pack. Thread-safe. The methods raise CorruptRecord."""
 
     def __init__(self, decoder: SampleDecoder) -> None:
-        """Use a decoder of all fields of an open pack."""
         self._decoder = decoder
         self._forms = shape_forms(decoder.schema)
         related = (starts for name in self._forms if (starts := decoder.schema.starts_of(name)) is not None)
@@ -39,7 +38,7 @@ class SampleValues:
         self._drawn = SampleDecoder(decoder.pack, [name for name in decoder.schema.names if name in drawn])
 
     def sample(self, row: int, training: Training | None = None) -> dict[str, Any]:
-        """Return {"fields", "overlays"} of a sample. training: moves the shapes to px of the first image as trained."""
+        """Return {"fields", "overlays"} of a sample. `training` moves shapes to px of the first image as trained."""
         decoder = self._decoder
         with decoder.pack.record(row, decoder.stored) as read:
             record = decoder.completed(row, read)
@@ -83,7 +82,7 @@ class SampleValues:
         return [field.classes[at] if 0 <= at < len(field.classes) else str(at) for at in numbers]
 
     def _overlays(self, values: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the shapes of each field, with the colors of the static sheets."""
+        """Return the shapes of each field, with the colors of `packer view -o`."""
         found = []
         for name, (form, rank) in self._forms.items():
             shapes = shape_corners(self._decoder.schema, name, values)
@@ -101,7 +100,7 @@ class SampleValues:
 
 
 def _values(decoder: SampleDecoder, row: int, record: Record, view: View | None = None) -> dict[str, Any]:
-    """Return the decoded values of a sample that are not pixels, JSON or bytes. view: moves the shapes."""
+    """Return the decoded values of all fields except pixels, JSON and bytes. `view` moves the shapes."""
     return {
         field.name: decoder.decode(row, field, record[field.name], view=view)
         if field.name in record
@@ -112,7 +111,7 @@ def _values(decoder: SampleDecoder, row: int, record: Record, view: View | None 
 
 
 def _labels_of(schema: Schema, name: str) -> Field | None:
-    """Return the field that contains the classes of the rows of a field."""
+    """Return the field that contains a class for each row of field `name`, or None."""
     return next((field for field in schema if field.of == name and field.kind == "number" and field.classes), None)
 
 
@@ -124,7 +123,7 @@ def _corner_list(shape: npt.NDArray[Any]) -> list[list[float]] | None:
 
 
 def _indented(data: bytes) -> str:
-    """Return a JSON text with one value per line; as it is if it is cut or not valid."""
+    """Return a JSON text with one value per line. Text that is cut off or not valid does not change."""
     try:
         return json.dumps(json.loads(data), ensure_ascii=False, indent=1)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Sized cache: the values that were used last, up to a limit in bytes."""
+"""Sized cache: keeps the most recently used values, up to a limit in bytes."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -9,10 +9,10 @@ Value = TypeVar("Value")
 
 
 class SizedCache(Generic[Value]):
-    """Values by key. When they exceed the limit, those that were not used for the longest time go. Thread-safe."""
+    """Values by key. If they exceed the limit, the least recently used values are removed. Thread-safe."""
 
     def __init__(self, limit_bytes: int, size_of: Callable[[Value], int]) -> None:
-        """Create an empty cache. size_of: the size of a value in bytes."""
+        """Create an empty cache. `size_of` returns the size of a value in bytes."""
         self._limit_bytes = limit_bytes
         self._size_of = size_of
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
@@ -20,7 +20,7 @@ class SizedCache(Generic[Value]):
         self.bytes = 0
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value of a key. `make` computes a value that is not in the cache; threads may do so twice."""
+        """Return the value of a key. `make` computes a value that is not in the cache. Two threads may both call it."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)

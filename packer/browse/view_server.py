@@ -1,7 +1,7 @@
 """View server: serves packs to a browser of this machine until it is interrupted.
 
-uvicorn limits neither the time of a request nor the number of connections. `_LimitedHTTP` limits both, for clients that
-send or read slowly, or open many connections.
+uvicorn limits neither the time of a request nor the number of connections. Clients that send or read slowly, or open
+many connections, could therefore block the server. `_LimitedHTTP` limits both.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _SECONDS_IDLE = 5
 
 
 class _LimitedHTTP(H11Protocol):
-    """HTTP of uvicorn with a limit on connections and on the time to send a request or to read a response."""
+    """HTTP of uvicorn with limits: on connections, and on the time to receive a request or to send a response."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
@@ -44,7 +44,7 @@ class _LimitedHTTP(H11Protocol):
         self.loop.call_later(_SECONDS_PER_MESSAGE, self._check, self.cycle)
 
     def _check(self, before: RequestResponseCycle | None) -> None:
-        """Close a connection that did not complete a message since the last check, unless the server is computing."""
+        """Close a connection without a complete message since the last check, unless a response is being computed."""
         if self not in self.connections:
             return
         is_computing = self.cycle is not None and not self.cycle.response_started
@@ -62,14 +62,14 @@ def serve(
     opens_browser: bool = True,
     scratch: Path | None = None,
 ) -> None:
-    """Serve one pack or two, print the URL, and return after an interrupt.
+    """Serve one or two packs, print the URL, and return after an interrupt such as Ctrl-C.
 
     Args:
         packs: Folders or URLs of packs.
         host: Address or name to listen on.
         port: Port, 0 for a free one.
-        opens_browser: True to open the URL in the browser.
-        scratch: As in packer.copies.remote_pack, for URLs.
+        opens_browser: True opens a browser. False only prints the URL.
+        scratch: For packs behind a URL: a local folder for downloaded parts.
 
     Raises:
         InvalidRequest: A path is not a pack, or the address cannot be used.
