@@ -1,4 +1,4 @@
-"""The command line: one command per file of this folder, loaded when it is called.
+"""The command line: one command per file of this folder. A command is imported when it is called.
 
 Exit codes:
 
@@ -78,7 +78,7 @@ class Main(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command, as click does. The error for an unknown name suggests the most similar command."""
+        """Return the command that `args` name. The error for an unknown name suggests the most similar command."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -145,7 +145,7 @@ def _code() -> int:
 
 
 def _interrupt_behind(error: BaseException | None) -> Interrupted | None:
-    """Return the interrupt that an error followed, such as an error of a file that the interrupt left half written."""
+    """Return the interrupt that caused an error, or None. For example, it left a file half written."""
     while error is not None and not isinstance(error, Interrupted):
         error = error.__cause__ or error.__context__  # click 8.1 raises Abort without a cause
     return error
@@ -157,7 +157,6 @@ def _stopped(interrupt: Interrupted | None) -> int:
 
 
 def _usage(error: click.ClickException) -> str:
-    """Return one line that describes the error in a command line."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     where = ctx.command_path if ctx is not None else "packer"
     if isinstance(error, click.NoSuchOption) and ctx is not None:
@@ -181,7 +180,7 @@ def _for_terminal(text: str, width: int) -> str:
 
 
 def _unforeseen(error: Exception) -> int:
-    """Print a message about a failure of the machine, or the traceback of an unexpected error. Return the exit code."""
+    """Print a message if memory or a disk fails, otherwise the traceback of the error. Return the exit code."""
     if _is_of_memory(error):
         return _out_of_memory(str(error))
     if isinstance(error, OSError) and error.errno in _OF_THE_DISK:  # of the output too, which may be a full disk
@@ -195,7 +194,7 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _is_of_memory(error: Exception) -> bool:
-    """Return True if an error means that memory is exhausted, also for errors of torch, OpenCV and threads."""
+    """Return True if an error means that memory is exhausted. Torch, OpenCV and threads have errors of their own."""
     if isinstance(error, (OSError, MemoryError)):
         return isinstance(error, MemoryError) or error.errno == errno.ENOMEM
     found = isinstance(error, (RuntimeError, ImportError)) and any(text in str(error) for text in _NO_MEMORY)
@@ -209,11 +208,10 @@ def _out_of_memory(asked: str) -> int:
 
 
 def _tell(text: str) -> None:
-    """Print lines to stderr."""
     echo(*text.removesuffix("\n").expandtabs(4).split("\n"), err=True)
 
 
 def _drop_output() -> None:
-    """Close stdout after a failed write. Else the interpreter flushes it at exit and changes the exit code."""
+    """Close stdout after a failed write. Otherwise, the interpreter flushes it at exit and changes the exit code."""
     with contextlib.suppress(OSError):
         sys.stdout.close()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Group(Enum):
-    """Groups of commands, in the order of `packer --help`. `PLACE` of a command module: (group, position in it)."""
+    """Groups of commands, in the order of `packer --help`. Command modules set `PLACE` to (group, position in it)."""
 
     MAKE_A_PACK = "Make a pack"
     LOOK_AT_A_PACK = "Look at a pack"
@@ -53,21 +53,21 @@ class NamedPath(click.Path):
 
 
 class PathOrURL(NamedPath):
-    """NamedPath, or the URL of an object store such as s3://bucket/photos."""
+    """A path on this machine, or the URL of an object store such as s3://bucket/photos."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return path_or_url(value) if is_url(value) else super().convert(value, param, ctx)
 
 
 class PackOrURL(PathOrURL):
-    """A folder that exists, or a URL. The URL is not checked."""
+    """A folder that exists, with `file_okay` also a file, or a URL, which is not checked."""
 
     def __init__(self, *, file_okay: bool = False) -> None:
         super().__init__(exists=True, file_okay=file_okay)
 
 
 class RegistryName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
-    """A name in a registry, or one of the words in `further`. The check of a name imports no module."""
+    """A name in a registry, or one of the words in `further`. Checking a name imports no module."""
 
     name = "name"
 
@@ -107,12 +107,12 @@ class Count(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
 
 
 def examples(*lines: str) -> str:
-    """Return the end of the help of a command: the lines under the heading Examples."""
+    """Return the last section of the help of a command: `lines` under the heading Examples."""
     return "\b\n" + "\n".join((f"Example{'s' * (len(lines) > 1)}:", *(f"  {line}" for line in lines)))
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of a text such as 256M, 1.5GiB or 0. Raises click.BadParameter. See `byte_sizes.parse_size`."""
+    """Return the number of bytes for a text such as 256M, 1.5GiB or 0. Raises click.BadParameter for other text."""
     try:
         return byte_sizes.parse_size(text)
     except InvalidRequest as error:
@@ -120,12 +120,12 @@ def parse_size(text: str) -> int:
 
 
 def parse_names(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """Return the names in a text such as A,B; None without a text."""
+    """Return the names in a text such as A,B; None if the text is None or empty."""
     return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
 
 
 def parse_counts(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    """Return the sorted numbers in a text such as 0,1,4-8; None without a text. Raises click.BadParameter."""
+    """Return the sorted numbers in a text such as 0,1,4-8, or None for None. Raises click.BadParameter."""
     if value is None:
         return None
     found: set[int] = set()
@@ -191,7 +191,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _Figures(click.Path):
-    """Path of a JSON file to write. Another suffix, or a path that cannot be written, is an error."""
+    """Path of a JSON file to write. A suffix that is not .json, or a path that cannot be written, is an error."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, dir_okay=False)
@@ -221,7 +221,7 @@ json_option = click.option(
 
 
 def check_folders(sources: Sequence[Path]) -> None:
-    """Raise InvalidRequest for a source that is not a folder, before torch is imported, which takes seconds."""
+    """Raise InvalidRequest for a source that is not a folder. Commands call this before the slow import of torch."""
     from packer.conversion.source_spec import check_folder  # keeps `packer --help` light
 
     for source in sources:
@@ -229,7 +229,7 @@ def check_folders(sources: Sequence[Path]) -> None:
 
 
 def deliver(report: "ToolReport", options: Mapping[str, Any]) -> None:
-    """Print a report and write its files. options: values of --json and --output, by parameter name."""
+    """Print a report, and write it to the files of --output. `options` has the keys as_json and outputs."""
     report.print(as_json=options["as_json"])
     for path in options["outputs"]:
         report.write(path)
@@ -237,7 +237,7 @@ def deliver(report: "ToolReport", options: Mapping[str, Any]) -> None:
 
 @contextmanager
 def pack_head(pack: Path) -> Iterator[Path]:
-    """Return a `with` block that yields a folder with the manifest and index of PACK. For a URL, they are copies."""
+    """Return a `with` block that yields a folder with the manifest and index of PACK; for a URL, with copies."""
     if not isinstance(pack, URLPath):
         yield pack
         return
@@ -258,7 +258,7 @@ def pack_head(pack: Path) -> Iterator[Path]:
 
 
 def left_out(noun: str, key: str, reason: str) -> str:
-    """Return a line of `noun` (skipped or incomplete), key and reason, without the advice to skip the sample."""
+    """Return a line of `noun` (skipped or incomplete), key and reason. Advice to skip the sample is removed."""
     for advice in ("; --on-error skip leaves it out", "; replace the file or leave it out"):
         reason = reason.removesuffix(advice)
     is_named = re.search(rf"(?<!\w){re.escape(key)}(?!\w)", reason.partition(": ")[0])

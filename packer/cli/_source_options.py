@@ -55,7 +55,7 @@ def _number(_: click.Context, parameter: click.Parameter, value: str | None) -> 
 
 
 def source_words(given: Mapping[str, Any]) -> list[str]:
-    """Return the words of a command line that set these options. given: name of the option -> value."""
+    """Return the words of a command line that set the options in `given`, a mapping of option names to values."""
     words = [] if given["kind"] == "auto" else ["--from", given["kind"]]
     words += [word for sidecar in given["sidecars"] for word in ("--sidecar", sidecar)]
     return words + [word for name, option in OPTIONS.items() for word in option.words(given[name])]
@@ -65,13 +65,13 @@ class SourceCommand(click.Command):
     """A command with options of sources. With --from, the help also shows the options of that source.
 
     Attributes:
-        groups: Headings of the help and the names of the options below each. Other options come first.
+        groups: For each heading of the help, the names of the options below it. Options without a heading come first.
     """
 
     groups: Mapping[str, tuple[str, ...]] = {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the help option last, so that the help depends on --from at any position."""
+        """Parse --help last, so that the help shows the options of --from even if --from follows --help."""
         return super().parse_args(ctx, sorted(args, key=lambda word: word in ctx.help_option_names))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

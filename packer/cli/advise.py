@@ -58,8 +58,8 @@ PLACE = (Group.MAKE_A_PACK, 1)
 def command(source: Path, **options: Any) -> None:
     """Pack a few samples of SOURCE with each format, codec and size, and recommend a command.
 
-    SOURCE is a folder of images or a pack. For each row: samples/s with packer.Loader and all cores, size, packing
-    time, and whether the pack fits in memory.
+    SOURCE is a folder of images or a pack. Each row shows samples/s with packer.Loader and all cores, size,
+    packing time, and whether the pack fits in memory.
     """
     from packer.conversion.source_spec import SourceSpec, check_folder, parameters
 

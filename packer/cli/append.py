@@ -31,7 +31,8 @@ _OF_CONVERT = (
 def command(pack: Path, source: Path, *, as_json: bool, quiet: bool, **options: Any) -> None:
     """Add the samples of SOURCE that are not in PACK to PACK.
 
-    Images are stored with the options of PACK. Samples with keys of PACK must have the same content as in PACK.
+    Images are stored with the options of PACK. A sample whose key is in PACK must have the same content as
+    in PACK.
     """
     from packer.conversion.append import append  # keeps `packer --help` light
 

@@ -212,9 +212,9 @@ def _tell(summary: "ConversionSummary", pack: Path, *, preset: str | None, of_ad
 
 
 def _hints(pack: Path, preset: str | None, of_advise: list[str]) -> Iterator[str]:
-    """Yield the Python code that opens the pack, and, if it keeps image files, an option for large images.
+    """Yield the Python code that opens the pack. If it contains image files, also yield an option that makes it faster.
 
-    of_advise: Words of the command line of `packer advise`: the source and its options.
+    `of_advise` contains arguments for `packer advise`: the source and its options.
     """
     from packer.pack import manifest as manifests  # keeps `packer --help` light
 
@@ -236,7 +236,7 @@ def _hints(pack: Path, preset: str | None, of_advise: list[str]) -> Iterator[str
 
 
 def _tell_dry_run(found: "DryRun", notes: list[str], *, as_json: bool) -> None:
-    """Print the fields and sizes of a dry run. Raise the error of the real run, if any. notes: lines for the JSON."""
+    """Print the fields and sizes of a dry run. Raise the error that a real run would raise. JSON includes `notes`."""
     plan, size = found.plan, found.size
     verdict = "would fail" if found.refused is not None else "no problem found"
     if as_json:

@@ -76,6 +76,6 @@ def command(pack: Path, folder: Path, *, only_exact: bool, skip_bad: bool, as_js
 
 
 def _why_skipped(skipped: Sequence[tuple[str, str]]) -> str:
-    """Return the reasons with their numbers of files, as the end of a message; "" if no file was skipped."""
+    """Return each reason with its number of skipped files, as the end of a message; "" if no file was skipped."""
     counts = Counter(reason for _, reason in skipped)
     return f": {'; '.join(f'{count} since {reason}' for reason, count in counts.items())}" if counts else ""

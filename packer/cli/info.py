@@ -53,9 +53,9 @@ def command(pack: Path, *, keys: bool, as_json: bool) -> None:
 
 
 def _counts(pack: Path, manifest: Any) -> tuple[dict[str, list[list[Any]]], list[int], str]:
-    """Return counts of a pack, and the error if the index is damaged, else "".
+    """Return counts by class, counts by member, and an error, which is "" unless the index is damaged.
 
-    The counts are field -> [[class name, number of samples], ...], and the number of samples of each member.
+    Counts by class are field -> [[class name, number of samples], ...]. Only a collection has members.
     """
     import numpy as np
 

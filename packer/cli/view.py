@@ -23,7 +23,7 @@ def _target(_: click.Context, __: click.Parameter, path: Path | None) -> Path | 
 
 
 def _check_options(ctx: click.Context, *, has_output: bool) -> None:
-    """Raise UsageError for an option of sheets without -o, or an option of the page with -o."""
+    """Raise UsageError for an option of the page if -o is given, or for an option of sheets if it is not."""
     unused = _OF_THE_PAGE if has_output else _OF_SHEETS
     for parameter in ctx.command.params:
         name = parameter.name or ""
