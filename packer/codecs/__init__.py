@@ -1,4 +1,4 @@
-"""Codecs: value <-> bytes, one module per codec; packer.codecs.base describes the contract."""
+"""Codecs: convert values to bytes and back, one module per codec. packer.codecs.base describes their contract."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,21 +20,21 @@ def check(text: str) -> None:
 
 
 def codec_class(field: Field) -> "type[Codec]":
-    """Return the class of a field's codec; raises InvalidRequest for an unknown codec, and MissingPackage."""
+    """Return the class of a field's codec. Raises InvalidRequest for an unknown codec, and MissingPackage."""
     found: type[Codec] = load(field.codec_name).Codec
     return found
 
 
 def make(field: Field) -> "Codec":
-    """Return the codec of a field, with default options for decoding; raises InvalidRequest."""
+    """Return the codec of a field, with default decoding options. Raises InvalidRequest if it cannot hold the field."""
     return codec_class(field)(field)
 
 
 def stored_form(field: Field) -> StoredForm:
-    """Return the form of a field's encoded values; raises InvalidRequest for an unknown codec."""
+    """Return the byte layout of a field's encoded values. Raises InvalidRequest for an unknown codec."""
     return codec_class(field).stored_form(field)
 
 
 def described(schema: Schema) -> Schema:
-    """Return a copy of the schema for formats: its `stored_form` describes the encoded values of each field."""
+    """Return a copy of the schema for formats, whose `form_of` returns the byte layout of a field's encoded values."""
     return replace(schema, form_of=stored_form)

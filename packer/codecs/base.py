@@ -1,13 +1,13 @@
-"""Codec: one field's values <-> bytes. It does not depend on files or torch.
+"""Codec: base class that converts the values of one field to bytes and back. It does not depend on files or torch.
 
-A codec module has `class Codec(base.Codec)`. One object serves one field for a complete run or data set:
+Each codec module contains a subclass `Codec`. One object serves one field for a complete conversion or data set:
 
 * It is shared by threads and has no mutable state.
 * `encode` returns equal bytes for equal values, on any machine.
 * `decode` copies from the buffer, which may be a mapped page. It raises DamagedImage or CorruptRecord for bytes that
   `encode` did not make, and never returns memory that it did not write.
-* `out`, if given, is C-contiguous with exactly the dtype and shape of the result, and is returned. Anything else raises
-  InvalidRequest.
+* If `out` is given, `decode` writes the result to it and returns it. `out` must be C-contiguous, with the dtype and
+  shape of the result. Otherwise, `decode` raises InvalidRequest.
 * `view` is the matrix and output size that `decode` applies to an image, depth or mask. `header` is the header that
   `read_header` returned for the same bytes, so that it is parsed once.
 """
@@ -32,21 +32,21 @@ Pixels = npt.NDArray[np.generic]
 
 
 class Codec(ABC):
-    """Base of all codecs; the module describes the contract.
+    """Base class of all codecs. The docstring of the module describes the contract.
 
     Attributes:
         kinds: Kinds of field that the codec can hold.
         takes_argument: True if the name may have an argument, as in `raw:float16`.
-        suffixes: File suffixes of a value that other programs open as a file, the usual one first. `packer extract` and
-            the format bmp name files with them. Override `suffixes_of` if they depend on the bytes.
+        suffixes: File suffixes of values that other programs open as files, the usual one first. `packer extract` and
+            the format bmp use them. Override `suffixes_of` if the suffixes depend on the bytes.
         image_suffix: Suffix of the file that `as_image` returns; None if `as_image` is not supported.
         lossy: True if `decode(encode(value))` may differ from `value`.
-        exact_views: True if `decode` with a view equals `decode` without it, followed by packer.geometry.warp.
+        exact_views: True if `decode` with a view is equal to `decode` without it, followed by packer.geometry.warp.
         any_image: True if a value may be an image file of any format that packer.images reads. Then `decode` must only
-            call `self.pixels`, because readers call this object directly, as `file_decoder`.
+            call `self.pixels`, because readers call `file_decoder`, which is the same object, instead of `decode`.
         keeps_files: True if `encode` takes the bytes of a file and returns them. False if it takes decoded values.
         verbatim: True if a value has the bytes of its original file, unless the image was resized or rotated.
-        has_table: True if `encode` adds a table of sections, so that a crop decodes only some of them; see `check`.
+        has_table: True if `encode` adds a table of sections, with which a crop decodes only the sections in it.
     """
 
     kinds: ClassVar[tuple[str, ...]]
@@ -61,7 +61,7 @@ class Codec(ABC):
     has_table: ClassVar[bool] = False
 
     def __init__(self, field: Field, options: DecodeOptions = DEFAULT_OPTIONS) -> None:
-        """Check the field; raises InvalidRequest.
+        """Create a codec. Raises InvalidRequest if it cannot hold the field.
 
         Args:
             field: The field whose values are stored.
@@ -93,7 +93,7 @@ class Codec(ABC):
 
     @classmethod
     def fixed_array(cls, field: Field) -> FixedArray | None:
-        """Return dtype and shape if each value is exactly an array of this form, little-endian, in C order.
+        """Return the dtype and shape of the array whose numbers, little-endian, in C order, are each encoded value.
 
         Return None if values differ in length, have a header, or are compressed.
         """
@@ -101,7 +101,7 @@ class Codec(ABC):
 
     @classmethod
     def list_dtype(cls, field: Field) -> str | None:
-        """Return the dtype name if each value is a bare little-endian list of any length, else None."""
+        """Return the dtype if each encoded value contains only little-endian numbers, any count of them, else None."""
         return None
 
     @classmethod
@@ -129,29 +129,29 @@ class Codec(ABC):
             )
 
     def encode_file(self, file: Buffer, header: Header) -> bytes | None:
-        """Return the bytes to store for an image file, or None: then the caller decodes it and encodes the pixels.
+        """Return the bytes to store for an image file. None means that `encode` must be called with its decoded pixels.
 
-        Raises DamagedImage if decoding the file raises it.
+        Raises DamagedImage if the file cannot be decoded.
         """
         return None
 
     @abstractmethod
     def decode(self, buffer: Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None) -> Any:
-        """Return the decoded value, in `out` if given. The module describes the arguments and errors."""
+        """Return the decoded value, in `out` if given. The docstring of the module describes arguments and errors."""
 
     def in_place(self, buffer: Buffer) -> Pixels | None:
         """Return an array in the memory of the buffer, equal to `decode(buffer)`; None if the bytes must be decoded.
 
-        The caller must warp or copy it while the buffer is valid. Raises the errors of `decode`.
+        The array must be warped or copied while the buffer is valid. Raises the errors of `decode`.
         """
         return None
 
     def as_image(self, buffer: Buffer) -> bytes:
-        """Return a value as a file with the suffix `image_suffix`; raises the errors of `decode`."""
+        """Return a value as a file with `image_suffix`; raises InvalidRequest if this is None, else as `decode`."""
         raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no other form")
 
     def check(self, buffer: Buffer) -> None:
-        """Raise DamagedImage if the table of sections in a value is wrong, InvalidRequest without `has_table`.
+        """Raise DamagedImage if the table of sections in a value is wrong, InvalidRequest if `has_table` is False.
 
         Decoding of a crop trusts the table. Decoding of the complete image ignores it.
         """
@@ -163,13 +163,13 @@ class Codec(ABC):
         return self.pixels if self.any_image and self.field.kind in PIXEL_KINDS else None
 
     def read_header(self, buffer: Buffer) -> StoredImage:
-        """Return the shape of a decoded image and the header of its file for `decode`; None if it is not a file."""
+        """Return the shape of a decoded image, and the header of its file for `decode`, None if it is not a file."""
         if self.file_decoder is not None:
             return self.file_decoder.stored_image(buffer)
         return StoredImage(cast(tuple[int, ...], self.shape(buffer)), None)  # the lengths of an image are known
 
     def shape(self, buffer: Buffer) -> Shape:
-        """Return the shape of the decoded array, from the header alone; raises InvalidRequest for other values."""
+        """Return the shape of the decoded array without decoding it. Raises InvalidRequest if values are not arrays."""
         if self.file_decoder is not None:
             return self.file_decoder.stored_image(buffer).shape
         raise InvalidRequest(f"field {self.field.name!r}: values of codec {self.field.codec!r} have no shape")

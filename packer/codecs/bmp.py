@@ -1,4 +1,4 @@
-"""bmp: lossless, uncompressed; 24 bit for an image, 8 bit with a palette of grays for a mask; decodes at memory speed.
+"""bmp: lossless and uncompressed, decoded at memory speed. Images have 24 bit, masks 8 bit and a palette of grays.
 
 Layout of BITMAPFILEHEADER and BITMAPINFOHEADER, little-endian:
 
@@ -41,7 +41,7 @@ _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None)}
 
 
 class Codec(base.Codec):
-    """Stores pixels as a BMP file. Methods: see `packer.codecs.base.Codec`."""
+    """Stores pixels as a BMP file."""
 
     kinds = ("image", "mask")
     takes_argument = False
@@ -59,12 +59,12 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Return the field with dtype uint8 (a mask of 16 bit keeps its own), and with a shape if it has none."""
+        """Return the field with dtype uint8 and a shape. A 16 bit mask keeps its dtype: `Codec` refuses it."""
         dtype = field.dtype if field.is_wide_mask else "uint8"
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     def encode(self, value: Any) -> bytes:
-        """Return a BMP file of uint8 (H, W, 3) RGB, or uint8 (H, W) for a mask; raises InvalidRequest."""
+        """Return a BMP file of uint8 (H, W, 3) RGB, (H, W) for a mask. Raises InvalidRequest, BadInput from 1 GiB."""
         self.check_pixels(value, ("uint8",))
         height, width = value.shape[:2]
         start = self._head(height, width)

@@ -1,7 +1,7 @@
 """encoded: the bytes of a file, unchanged; images are decoded when they are read.
 
-The files of a field may have any image formats that packer.images reads, also several. `encode` does not decode a file:
-the conversion checks it before, with packer.images.validate. A field of kind bytes is returned unchanged.
+The files of one field may have different image formats, if packer.images reads them. `encode` does not decode a
+file, because the conversion has checked it with packer.images.validate. For kind bytes, `decode` returns the bytes.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "de
 
 
 class Codec(base.Codec):
-    """Stores the bytes of the file unchanged. Methods: see `packer.codecs.base.Codec`."""
+    """Stores the bytes of the file unchanged."""
 
     kinds = (*PIXEL_KINDS, "bytes")
     takes_argument = False
@@ -27,7 +27,7 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Return the field with missing values filled in: uint8 for images and masks, and a shape of any size."""
+        """Return the field with a dtype and shape. Defaults are uint8 for images and masks, any height and width."""
         dtype = "uint8" if field.kind == "image" or (field.kind == "mask" and field.dtype is None) else field.dtype
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
@@ -37,7 +37,7 @@ class Codec(base.Codec):
         return file_suffixes(value) if field.kind in PIXEL_KINDS else ()
 
     def encode(self, value: Any) -> bytes:
-        """Return `value`, the bytes of a file. Raises BadInput if a depth image has another dtype than the field."""
+        """Return `value`, the bytes of a file. Raises BadInput if a depth file has not the dtype of the field."""
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise InvalidRequest(
                 f"field {self.field.name!r}: codec 'encoded' keeps the bytes of a file, found {type(value).__name__}; "
@@ -52,7 +52,7 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """Return the pixels, as packer.images.decode does, or the bytes of kind bytes."""
+        """Return the pixels of an image, mask or depth, and the bytes of a file for kind bytes."""
         if self.field.kind != "bytes":
             return self.pixels(buffer, view, out, header=header)
         if view is not None or out is not None:

@@ -2,10 +2,10 @@
 
 Up to quality 95, chroma is halved in both directions (4:2:0). Above 95, that would limit the quality, so chroma is
 complete (4:4:4). `:444` keeps it complete at any quality.
-With restart intervals, a reader of a part of the image skips the rest before decoding. An interval is a fraction of a
-row of MCUs (16 x 16 px, or 8 x 8 with 4:4:4), see `_interval`. An APP11 segment contains their lengths; see
-packer.images.restart_interval_table.
-Any image file can be decoded, because a lossless image may have been kept unchanged in a jpeg field.
+Restart markers divide the file into intervals, so that a crop decodes only the intervals in it. An interval is a part
+of a row of MCUs (16 x 16 px, or 8 x 8 with 4:4:4). An APP11 segment contains the lengths of the intervals, as
+packer.images.restart_interval_table describes.
+`decode` reads any image format, because a conversion may keep a lossless file unchanged in a jpeg field.
 """
 
 import math
@@ -33,7 +33,7 @@ _LONGEST_PX = 65_500  # JPEG_MAX_DIMENSION of libjpeg
 
 
 class Codec(base.Codec):
-    """Stores pixels as a JPEG file. Methods: see `packer.codecs.base.Codec`."""
+    """Stores pixels as a JPEG file."""
 
     kinds = ("image",)
     any_image = True
@@ -59,13 +59,13 @@ class Codec(base.Codec):
 
     @classmethod
     def suffixes_of(cls, field: Field, value: base.Buffer) -> tuple[str, ...]:
-        """Return the suffixes of a JPEG, or of the format of a lossless image that was kept."""
+        """Return the suffixes of JPEG, or of the format of a lossless file that was kept unchanged."""
         return file_suffixes(value)
 
     def encode(self, value: Any) -> bytes:
         """Return a baseline JFIF file of a uint8 (H, W, 3) RGB array; raises InvalidRequest for anything else.
 
-        It has no EXIF, and one APP segment besides that of JFIF: the table of its restart intervals.
+        The only APP segments are JFIF and the table of restart intervals. Raises BadInput for a side over 65,500 px.
         """
         self.check_pixels(value, ("uint8",))
         if not value.flags.c_contiguous:
@@ -101,10 +101,10 @@ class Codec(base.Codec):
 
 
 def _interval(row: int, mcu_px: int) -> int:
-    """Return the MCUs between restart markers: a divisor of `row`, the MCUs of a row, so that rows end with intervals.
+    """Return the number of MCUs per restart interval: a divisor of `row`, the number of MCUs in a row.
 
-    In each row, a crop decodes about one extra interval, and a marker for every interval. With T MCUs per interval,
-    that is T MCUs and crop / T markers. The nearest divisor to the optimal T, sqrt(crop * marker / MCU), is used.
+    In each row, a crop decodes about one extra interval, and one marker per interval. For T MCUs per interval, these
+    are T MCUs and crop / T markers. The result is the divisor nearest to the best T, sqrt(crop * marker / MCU).
     """
     best = math.sqrt(_CROP * row * _MARKER_US / _MCU_US[mcu_px])
     divisors = [count for count in range(2, row + 1) if row % count == 0]

@@ -11,14 +11,14 @@ from packer.layouts.json_text import json_value
 
 
 class Codec(base.Codec):
-    """Stores a value as JSON. Methods: see `packer.codecs.base.Codec`."""
+    """Stores a value as JSON."""
 
     kinds = ("json",)
     takes_argument = False
     suffixes = (".json",)
 
     def encode(self, value: Any) -> bytes:
-        """Return the value as JSON; raises BadInput for one that JSON changes (tuples, NaN, keys not str)."""
+        """Return the value as JSON. Raises BadInput if JSON changes it: tuples, NaN, and keys that are not str."""
         try:
             text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
             data = text.encode("utf-8", "surrogateescape")
@@ -32,7 +32,7 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """Return the value; raises CorruptRecord for text that is not JSON, repeats a key or has NaN or infinity."""
+        """Return the value. Raises CorruptRecord if it is not JSON, repeats a key, or contains NaN or infinity."""
         if view is not None or out is not None:
             raise InvalidRequest(f"field {self.field.name!r}: json has no pixels; ask without a view and without out")
         try:

@@ -1,6 +1,6 @@
 """npy: a depth or a mask as a NumPy array file, exactly, in its own dtype.
 
-Layout: numpy/lib/format.py, version 1.0, little-endian, C order. The header is read without evaluating it.
+Layout: numpy/lib/format.py, version 1.0, little-endian, C order. The header is parsed without running it as Python.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from packer.system.exact_casts import form
 
 
 class Codec(base.Codec):
-    """Stores pixels as an .npy file. Methods: see `packer.codecs.base.Codec`."""
+    """Stores pixels as an .npy file."""
 
     kinds = ("depth", "mask")
     takes_argument = False
@@ -51,7 +51,7 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """Return (H, W) in the stored dtype; raises DamagedImage, CorruptRecord for another dtype than the field's."""
+        """Return (H, W) in the stored dtype. Raises DamagedImage, and CorruptRecord if the field has another dtype."""
         field, found = self.field, self._header(buffer)
         return decode(
             buffer, field.kind, wide=field.is_wide_mask, view=view, invalid=field.invalid, header=found, out=out

@@ -1,4 +1,4 @@
-"""number: a scalar or an array of fixed shape, little-endian, C order, nothing else."""
+"""number: the numbers of a scalar or an array of fixed shape, little-endian, in C order, without a header."""
 
 import math
 from typing import Any
@@ -14,7 +14,7 @@ from packer.system.exact_casts import cast_exactly, deliver, read_numbers
 
 
 class Codec(base.Codec):
-    """Stores the bytes of numbers of a fixed shape. Methods: see `packer.codecs.base.Codec`."""
+    """Stores the bytes of numbers of a fixed shape."""
 
     kinds = ("number",)
     takes_argument = False
@@ -50,7 +50,7 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """Return a Python int, float or bool for shape (), else an array; raises CorruptRecord for another size."""
+        """Return a Python int, float or bool for shape (), else an array. Raises CorruptRecord for a wrong length."""
         if view is not None:
             raise InvalidRequest(f"field {self.field.name!r}: a number has no pixels; ask without a view")
         if len(buffer) != self._size_bytes:

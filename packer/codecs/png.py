@@ -16,7 +16,7 @@ _SHAPES: dict[str, Shape] = {"image": (None, None, 3), "mask": (None, None), "de
 
 
 class Codec(base.Codec):
-    """Stores pixels as a PNG file. Methods: see `packer.codecs.base.Codec`."""
+    """Stores pixels as a PNG file."""
 
     kinds = PIXEL_KINDS
     takes_argument = False
@@ -33,14 +33,14 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Return the field with missing values filled in: uint8 for images and masks, and a shape of any size."""
+        """Return the field with a dtype and shape. Defaults are uint8 for images and masks, any height and width."""
         dtype = "uint8" if field.kind == "image" or (field.kind == "mask" and field.dtype is None) else field.dtype
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
     def encode(self, value: Any) -> bytes:
         """Return a PNG file of uint8 (H, W, 3) RGB, or of a mask or depth in uint8 or uint16 (H, W).
 
-        Raises InvalidRequest for anything else, and for another dtype than the field's.
+        Raises InvalidRequest for other arrays or a dtype that the field does not have, BadInput without pixels.
         """
         self.check_pixels(value, (self.field.dtype,) if self.field.dtype else _DTYPES[self.field.kind])
         if 0 in value.shape:

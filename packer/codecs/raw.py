@@ -1,7 +1,8 @@
-"""raw or raw:DTYPE: an array's numbers, little-endian, C order, in the field's dtype or that of the argument.
+"""raw or raw:DTYPE: the numbers of an array, little-endian, in C order, in DTYPE or else in the dtype of the field.
 
 Layout: only the numbers, if the shape is fixed or only its first length varies between samples. Otherwise, the length
-of each dimension, as uint32, precedes them. `raw:float16` rounds a float32 depth; other values are never narrowed.
+of each dimension, as uint32, precedes them. `raw:float16` rounds floats, such as a float32 depth.
+All other values are stored exactly or refused.
 """
 
 import math
@@ -25,7 +26,7 @@ _MAX_BYTES = 1 << 62
 
 
 class Codec(base.Codec):
-    """Stores the bytes of the numbers of an array. Methods: see `packer.codecs.base.Codec`."""
+    """Stores the bytes of the numbers of an array."""
 
     kinds = (*PIXEL_KINDS, "points", "boxes", "number")
 
@@ -53,7 +54,7 @@ class Codec(base.Codec):
 
     @classmethod
     def complete(cls, field: Field) -> Field:
-        """Return the field with the dtype of the argument, of the field or of its kind, and a shape if it has none."""
+        """Return the field with a shape and the dtype of the argument, else of the field, else of its kind."""
         dtype = field.codec_argument or field.dtype or _DTYPES.get(field.kind)
         return replace(field, dtype=dtype, shape=field.shape or _SHAPES.get(field.kind))
 
@@ -69,7 +70,7 @@ class Codec(base.Codec):
         return described.dtype if described.shape == (None,) else None
 
     def encode(self, value: Any) -> bytes:
-        """Return the numbers of an array; raises InvalidRequest for its dtype, BadInput for its shape or a value."""
+        """Return the numbers of an array. Raises InvalidRequest for its dtype, BadInput for its shape or values."""
         given = self._cast(value)
         if not self._fits(given.shape) or max(given.shape, default=0) >= 1 << 32:
             raise BadInput(f"value has shape {given.shape}, expected {self._shape}; None allows any length")
@@ -123,7 +124,6 @@ class Codec(base.Codec):
         )
 
     def _cast(self, value: Any) -> np.ndarray[Any, Any]:
-        """Return the value in the stored dtype, rounded if the argument requires it; raises InvalidRequest."""
         is_array = isinstance(value, np.ndarray)
         if is_array and value.dtype == self._dtype:
             return np.asarray(value)

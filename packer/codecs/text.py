@@ -1,4 +1,4 @@
-"""text: str as UTF-8. Lone surrogates are bytes that are not UTF-8, so that any file name is restored."""
+"""text: str as UTF-8. Bytes that are not UTF-8 are lone surrogates in the str (PEP 383), so that any file name fits."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from packer.images import Header
 
 
 class Codec(base.Codec):
-    """Stores a text as UTF-8. Methods: see `packer.codecs.base.Codec`."""
+    """Stores a text as UTF-8."""
 
     kinds = ("text",)
     takes_argument = False
     verbatim = True  # the file is UTF-8 too
 
     def encode(self, value: Any) -> bytes:
-        """Return UTF-8, with surrogateescape (PEP 383); raises BadInput for other surrogates."""
+        """Return UTF-8. Surrogates of PEP 383 become the original bytes. Other surrogates raise BadInput."""
         if not isinstance(value, str):
             raise InvalidRequest(f"field {self.field.name!r}: codec 'text' holds str, found {type(value).__name__}")
         try:
@@ -30,7 +30,7 @@ class Codec(base.Codec):
     def decode(
         self, buffer: base.Buffer, view: View | None = None, out: Any = None, *, header: Header | None = None
     ) -> Any:
-        """Return the str; every sequence of bytes is valid."""
+        """Return the str. Every sequence of bytes is valid."""
         if view is not None or out is not None:
             raise InvalidRequest(f"field {self.field.name!r}: text has no pixels; ask without a view and without out")
         return str(buffer, "utf-8", "surrogateescape")

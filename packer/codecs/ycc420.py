@@ -1,8 +1,8 @@
-"""ycc420: planar YCbCr 4:2:0, JFIF full range: a JPEG after decoding, 1.5 bytes a pixel; read without a decoder.
+"""ycc420: planar YCbCr 4:2:0 in the full range of JFIF, 1.5 bytes a pixel: a JPEG that is already decompressed.
 
 The planes of a 4:2:0 JPEG are stored unchanged. For another image, luma is complete, and each chroma sample is the mean
-of 2x2 pixels. The codec must be requested, because this loses chroma: --codec image=ycc420. Decoded pixels are within 2
-gray levels of libjpeg's. A crop is cut from the planes, which are then scaled to the output: packer.images.planar_420.
+of 2x2 pixels. This loses chroma, so the codec is only used on request: --codec image=ycc420. Decoded pixels are within
+2 gray levels of libjpeg's. packer.images.planar_420 cuts a crop from the planes, and scales it to the output.
 
 Layout: a YUV4MPEG2 file of one frame, which FFmpeg, mpv and VLC open:
 
@@ -39,7 +39,7 @@ _LONGEST_PX = 99_999
 
 
 class Codec(base.Codec):
-    """Stores the planes of a JPEG before color conversion. Methods: see `packer.codecs.base.Codec`."""
+    """Stores the planes of a JPEG before color conversion."""
 
     kinds = ("image",)
     takes_argument = False
@@ -67,7 +67,7 @@ class Codec(base.Codec):
         return _file(planes_of(np.ascontiguousarray(value)))
 
     def encode_file(self, file: base.Buffer, header: Header) -> bytes | None:
-        """Return the planes of a 4:2:0 JPEG, or None to encode the pixels of another file."""
+        """Return the unchanged planes of a 4:2:0 JPEG. None for another file means that its pixels must be encoded."""
         planes = jpeg_planes(file, header)
         return _file(planes) if planes is not None else None
 
