@@ -1,10 +1,10 @@
-"""Append: adds the samples of a source that are not in a pack to this pack.
+"""Append: adds samples of a source to a pack. Samples whose keys are already in the pack are only compared.
 
-The new pack is built in a work folder and swapped with the old pack, as by `convert` with `overwrite`. Its first parts
+The new pack is built in a work folder and then replaces the old pack, as in `convert` with `overwrite`. Its first parts
 are hard links to the parts of the old pack, because parts never change. Further parts contain the new samples.
 
-A sample whose key is in the pack is encoded, and the CRC-32 of each value is compared with the index. An image that the
-pack stores unchanged is read for this comparison, but not decoded.
+A sample whose key is in the pack is encoded, and the CRC-32 of each value is compared with the index. A difference is
+an error. An image that the pack stores unchanged is read for this comparison, but not decoded.
 """
 
 import hashlib
@@ -74,18 +74,18 @@ def append(
     on_note: Callable[[str], object] | None = None,
     **source_options: Unpack[SourceOptions],
 ) -> AppendSummary:
-    """Add the samples of a source that are not in a pack to the pack.
+    """Add those samples of a source to a pack whose keys are not in the pack.
 
     Existing parts are not written again. Open datasets keep the samples that they have. If the call is interrupted, the
-    pack does not change, and the same call continues. Codecs, image sizes and other options are those of the pack.
+    pack does not change, and repeating the call continues. Codecs, image sizes and other options are those of the pack.
     Classes are matched by name, and new classes get the next numbers. Extras of the source are not added.
 
     Args:
         pack: The folder of the pack.
         source: The source, as in `packer.convert`. A sample whose key is in the pack must have equal content.
         kind: The name of the source, as in `packer.convert`.
-        fields: For a Python object: as in `packer.convert`.
-        key: For a Python object: as in `packer.convert`.
+        fields: For a Python object: its fields and their kinds, as in `packer.convert`.
+        key: For a Python object: the keys of its samples, as in `packer.convert`.
         sidecars: Files next to the images, as in `packer.convert`.
         mask_colors: The mask value of each color, as in `packer.convert`.
         unknown_colors: "void" or "error", as in `packer.convert`.
@@ -93,14 +93,14 @@ def append(
         split_by: The name of a field. Samples with an equal value of this field are in the same split.
         seed: The seed of splits by fractions.
         threads: The number of threads; None for all usable cores.
-        restart: True discards the finished parts of an interrupted call.
+        restart: True discards the finished parts of an interrupted call. False uses them.
         progress: A function, called after each sample, or True for a progress bar, as in `packer.convert`.
         on_note: A function, called with each note for the user immediately.
         source_options: Options of the source, such as depth_from="pcd".
 
     Raises:
         InvalidRequest: The arguments or the fields of the source do not fit the pack.
-        BadInputs: Samples are bad, or differ from the pack; `reasons` lists all of them.
+        BadInputs: Samples are bad, or differ from samples of the pack with equal keys; `reasons` lists all of them.
         CorruptPack: The pack is damaged.
         StorageError: A disk fails.
         Locked: Another process writes the pack.
@@ -147,7 +147,7 @@ def _summary(manifest: Manifest, old: Manifest, made: ConversionSummary) -> Appe
 def _plan_of_new(pack: Pack, source: Source, options: ConversionOptions, *, threads: int, note: Note) -> Plan | None:
     """Return the plan for the samples that are not in the pack, or None without such samples.
 
-    Raises InvalidRequest for fields that differ from those of the pack, and BadInputs for samples that differ.
+    Raises InvalidRequest if fields differ from the pack, and BadInputs if samples with equal keys differ.
     """
     origin = source.provenance()
     if source.is_encoded and origin is not None:
@@ -173,7 +173,7 @@ def _plan_of_new(pack: Pack, source: Source, options: ConversionOptions, *, thre
 
 
 def _image_checks(options: dict[str, Any]) -> tuple[bool, object]:
-    """Return whether the images of a pack were rotated, and how they were validated. options: of the manifest."""
+    """Return whether images were rotated, and how they were validated, from the options in a manifest."""
     history = conversions(options)
     return any(each.get("exif") == "rotate" for each in history), history[0].get("validate")
 
@@ -190,7 +190,7 @@ def _planned(pack: Pack, source: Source, options: ConversionOptions, rows: Seque
 
 
 def _check_fields(pack: Pack, plan: Plan) -> None:
-    """Raise InvalidRequest for the first field that differs. The plan may have further classes."""
+    """Raise InvalidRequest if a field of the plan differs from the pack. The plan may add classes at the end."""
     for name in dict.fromkeys((*pack.schema.names, *plan.schema.names)):
         ours, theirs = ({**schema[name].to_json()} if name in schema else {} for schema in (pack.schema, plan.schema))
         classes = ours.get("classes", [])
@@ -209,7 +209,7 @@ def _check_fields(pack: Pack, plan: Plan) -> None:
 
 
 def _changed(pack: Pack, plan: Plan, places: Sequence[int], threads: int) -> list[str]:
-    """Return a line for each sample of the plan whose encoded values are not those of the pack at `places`."""
+    """Return a line for each sample i of the plan that differs from row `places[i]` of the pack, or is bad."""
     encode = encoder_of(plan)
     count = max(plan.source.folder.reads_at_once, 1 if plan.only_copies else threads)
 
@@ -226,7 +226,7 @@ def _changed(pack: Pack, plan: Plan, places: Sequence[int], threads: int) -> lis
 
 
 class _ClassNumbers(AddedFields):
-    """Fields with the class numbers of a pack."""
+    """Fields of a source, with class numbers changed to those of a pack."""
 
     fields = ()
 
@@ -248,7 +248,7 @@ class _ClassNumbers(AddedFields):
 def _numbered_as(pack: Pack, source: Source, note: Note) -> Source:
     """Return the source with the class numbers of the pack, matched by name. New classes get the next numbers.
 
-    Packs and Python objects keep their numbers, and `_check_fields` refuses classes that differ.
+    A source that is a pack or a Python object keeps its numbers. `_check_fields` refuses classes that differ.
     """
     changed: dict[str, Field] = {}
     numbers: dict[str, npt.NDArray[np.int64]] = {}

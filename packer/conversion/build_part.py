@@ -57,11 +57,11 @@ class PartSpec:
     """Input of `build_part`. Picklable.
 
     Attributes:
-        plan: the plan.
+        plan: the plan of the conversion.
         pack: an existing folder for parts.
         pieces: an existing folder for index entries.
         threads: the number of threads that encode samples. The calling thread writes the encoded samples.
-        only_reads: True to only list bad samples, without a part. Used after a bad sample in another part.
+        only_reads: True to list bad samples without building a part, after another part had a bad sample.
     """
 
     plan: Plan
@@ -85,7 +85,7 @@ class BuiltPart(NamedTuple):
 
 @dataclass
 class WrittenPart:
-    """Part that is written but not yet hashed and synced. See `FinishedPart` for the other attributes.
+    """Part that is written but not yet hashed and synced. Other attributes are as in `FinishedPart`.
 
     Attributes:
         piece: the index entries.
@@ -145,7 +145,7 @@ class PartWriter:
     """Writer of one part from encoded samples. Used by one thread."""
 
     def __init__(self, spec: PartSpec, number: int, *, payload_bytes: int, noted: Noted | None = None) -> None:
-        """Begin the part. payload_bytes: the expected size of its samples in the source."""
+        """Begin the part. `payload_bytes` is the expected size of its samples in the source."""
         plan, name = spec.plan, spec.plan.part_name(number)
         make_writer = formats.load(plan.options.to).Writer
         self._writer = make_writer(spec.pack / name, plan.schema, payload_bytes=payload_bytes)
@@ -154,7 +154,7 @@ class PartWriter:
         self._noted = noted or (lambda item: None)
 
     def write(self, results: Iterable[Encoded | Failure]) -> int:
-        """Add samples, and return their source bytes."""
+        """Add samples, and return their size in the source in bytes. Failures are listed in the result of `finish`."""
         size = 0
         for result in results:
             self._add(result)
@@ -193,7 +193,7 @@ class PartWriter:
 
 
 def finish_part(spec: PartSpec, written: WrittenPart) -> FinishedPart:
-    """Hash a part, and sync the part and the index entries to disk. The caller must sync the folders."""
+    """Hash a part, and sync the part and the index entries to disk. The folders that contain them are not synced."""
     path, piece = spec.pack / written.name, spec.pieces / written.name
     work: list[Callable[[], str | None]] = [lambda: _sha256(path), lambda: _save(path, piece, written.piece)]
     digest, _ = ordered_map(_call, work, threads=2)

@@ -160,7 +160,7 @@ def convert(
         mask_colors: A file with the mask value of each color, or a mapping of fields to files; "voc" for the palette
             of Pascal VOC.
         unknown_colors: "void" stores 255 for colors that are not in `mask_colors`; "error" refuses such masks.
-        export_as: For the format of another tool: the fields that its records name image and label, such as
+        export_as: For a format of another tool: the field for each name that its records use, such as
             {"image": "rgb", "label": "object_id"}.
         order: "stored" keeps the order of the source; "shuffled" shuffles. Default: the usual order of the format.
         splits: For each split, a file that lists the samples, or the fraction of all samples, from 0 to 1.
@@ -174,8 +174,8 @@ def convert(
         ray_address: For a Ray cluster: the address.
         worker_scratch: For a cluster: a folder for temporary files on the disk of each machine.
         scratch: For a pack behind a URL: a folder for temporary files on this machine.
-        overwrite: True replaces an existing pack.
-        restart: True discards the finished parts of an interrupted conversion.
+        overwrite: True replaces an existing pack. False raises PackExists for it.
+        restart: True discards the finished parts of an interrupted conversion. False uses them.
         progress: A function, called with a `packer.system.progress_callback.Progress` before the first sample and
             after each sample. True shows a progress bar.
         on_note: A function, called with each note for the user immediately.
@@ -215,7 +215,7 @@ def reported(
 ) -> Summary:
     """Call `convert(note, tell)`, and return its summary with the duration and all notes.
 
-    `note` receives each note for the user, `tell` the progress. See `convert` for the other arguments.
+    `note` receives each note for the user, `tell` the progress. `progress` and `on_note` are those of `packer.convert`.
     """
     notes, started = [], time.monotonic()
 
@@ -239,7 +239,7 @@ def _converted_to_store(
     tell: ProgressCallback | None,
     note: Note,
 ) -> ConversionSummary:
-    """Convert to a URL. If an interrupted run has already published the same pack, return its summary."""
+    """Convert to a URL. If an earlier run has already published the same pack there, return its summary."""
     from packer.conversion import store_publication  # the client of the stores, which folders do without
 
     with store_publication.scratch_folder(target, request.scratch, overwrite=request.overwrite) as work:
@@ -297,7 +297,7 @@ def run_conversion(
     progress: Progress | None = None,
     tell: ProgressCallback | None = None,
 ) -> ConversionSummary:
-    """Build and publish a planned pack. progress: the argument of `convert_source`. tell: `progress` of `convert`."""
+    """Build and publish a planned pack. `progress` is that of `convert_source`, `tell` is `progress` of `convert`."""
     plan = publication.plan
     counter = ProgressCounter(len(plan.source), tell)
     count = threads or max(plan.source.folder.reads_at_once, 1 if plan.only_copies else usable_cores())
@@ -312,7 +312,7 @@ def run_conversion(
 
 
 def completed_run(run: ConversionRun, engine: Engine | None = None) -> ConversionSummary:
-    """Build the missing parts, and publish the pack. engine: None for the local engine."""
+    """Build the missing parts with `engine`, or the local engine if it is None, and publish the pack."""
     publication, plan = run.publication, run.plan
     engine = engine or engines.load("local").Engine(EngineOptions())
     with run.naming_needed_space():
@@ -368,7 +368,7 @@ class ConversionRequest:
         options: the options that determine the bytes of the pack, except options of the source.
         spec: the options of the source.
 
-    See `convert` for the other attributes.
+    Other attributes are the arguments of `convert` with the same names.
     """
 
     source: Path | Source | PackRecipe | Indexable | Iterable[Any]
@@ -432,7 +432,7 @@ class ConversionRequest:
             )
 
     def _check_places(self, place: Path | None) -> None:
-        """Raise unless the source exists and the pack can be written. place: path of the source, None for a URL."""
+        """Raise an error unless the source at `place` exists and the pack can be written. `place` is None for a URL."""
         if place is not None:
             check_source(place)
         if not isinstance(self.pack, URLPath):
@@ -485,7 +485,7 @@ class ConversionRequest:
 
 
 def request_of(given: Mapping[str, Any]) -> ConversionRequest:
-    """Return the request for arguments of `convert`. given: name -> value. Other arguments have their defaults."""
+    """Return the request for the arguments of `convert` in `given`, by name. Other arguments have their defaults."""
     defaults = {name: each.default for name, each in inspect.signature(convert).parameters.items()}
     given = {**defaults, "source_options": {}, **given}
     source = given["source"]
@@ -546,7 +546,7 @@ def request_of(given: Mapping[str, Any]) -> ConversionRequest:
 
 
 def _check_options(given: Mapping[str, object]) -> None:
-    """Raise WrongType for an option that no source has, or for a value of the wrong type. given: name -> value."""
+    """Raise WrongType if `given` contains an option that no source has, or a value of the wrong type."""
     unknown = sorted(given.keys() - OPTIONS.keys())
     if unknown:
         raise WrongType(f"{unknown[0]}: neither convert nor a source has this option")
@@ -554,7 +554,7 @@ def _check_options(given: Mapping[str, object]) -> None:
 
 
 def _of_dataset(source: Any, given: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """Return the recipe and the fields of a dataset of packer, or of torch's Subset of it; other objects unchanged."""
+    """Replace a dataset of packer, or a torch Subset of it, by its recipe and fields. Keep other arguments."""
     from packer.sources.objects._object_recognition import without_subsets  # folders do without
 
     data, indices = without_subsets(source)
@@ -672,7 +672,7 @@ def _moving(options: ConversionOptions) -> str:
 
 
 def _about_moves(source: Source, fields: Sequence[Field], moves: str) -> Iterator[str]:
-    """Yield notes on fields that the options `moves` leave unchanged, and on resized depth without `invalid`."""
+    """Yield notes on fields of pixel positions that `moves` does not adapt, and on resized depth without `invalid`."""
     unmoved = [field for field in fields if _may_describe_pixels(source, field)]
     if unmoved and not source.holds_records:  # a source of records lists such fields
         yield f"{_names(unmoved)}: stored as they are: {moves} moves images, masks, depth, boxes and points only"
@@ -709,7 +709,7 @@ def named_format(target: Path) -> str | None:
 
 
 def format_of(target: Path, to: str | None) -> str:
-    """Return the format of a pack: `to`, or the format of the suffix of `target`, or "lmdb".
+    """Return the format of a pack: `to`. If it is None, the format that the suffix of `target` names, else "lmdb".
 
     If `to` and the suffix name different formats, raise InvalidRequest. If `to` is None and `target` has the suffix of
     an archive, raise InvalidRequest.

@@ -17,7 +17,7 @@ from packer.pack.source_paths import made_of
 def save_collection(pack: Pack, target: Path) -> None:
     """Write a collection to the new folder `target`: the manifest, an index, and the rows of its members.
 
-    A killed process leaves no folder. Raises PackExists, StorageError, and InvalidRequest for packs of version 1.
+    A killed process leaves no `target`. Raises PackExists, StorageError, InvalidRequest for an index of version 1.
     """
     if not {*file_forms(pack.schema)} <= {*pack.index.arrays}:
         raise InvalidRequest(f"{pack.folder}: its index is of version 1: packer convert makes a pack to collect from")

@@ -60,7 +60,7 @@ class Record(NamedTuple):
     Attributes:
         values: the encoded value of each field, in schema order.
         notes: the reasons why the sample is incomplete; empty if the sample is complete.
-        findings: see `Encoded`.
+        findings: lines on suspicious values.
     """
 
     values: dict[str, bytes]
@@ -81,9 +81,9 @@ class _Image(NamedTuple):
     Attributes:
         header: the header of the file; None if the image is an array.
         notes: the reasons why the sample is incomplete.
-        findings: see `Encoded`.
-        turned_alike: the names of other fields whose files have the same orientation.
-        frame: the size, the EXIF orientation, and the size that the label file contains.
+        findings: lines on suspicious values.
+        turned_alike: the names of sidecars whose files have the EXIF orientation of the main image.
+        frame: the size, the EXIF orientation, and the size of the image that the label file states.
     """
 
     height: int
@@ -167,7 +167,7 @@ class SampleEncoder(Encoder):
         return self.encode(index, self._source[index])
 
     def encode(self, index: int, sample: Sample) -> Record:
-        """Return the record of `sample`, which the caller read as `source[index]`. A bad sample raises BadInput."""
+        """Return the record of `sample`, which is `source[index]`. A bad sample raises BadInput."""
         record = {}
         name = self._main
         try:
@@ -195,7 +195,6 @@ class SampleEncoder(Encoder):
         return sample_name(self._source, index, files.get(name) if isinstance(files, dict) else None)
 
     def _step(self, field: Field) -> _Step:
-        """Return the function that encodes one field."""
         codec, name = codecs.make(field), field.name
         if field.kind in PIXEL_KINDS:
             return lambda encoder, sample, image: encoder._pixel(field, codec, sample[name], image)
@@ -212,7 +211,7 @@ class SampleEncoder(Encoder):
         return lambda encoder, sample, image: codec.encode(sample[name])
 
     def _with_stated_size(self, index: int, image: _Image) -> _Image:
-        """Return the image with the size that the label file contains. If the sizes differ, add a note."""
+        """Return the image with the size that the label file states. If its own size differs, add a note."""
         frame = image.frame._replace(stated=self._source.stated_size(index))
         if frame.size_note is not None:
             image.notes.append(frame.size_note)
@@ -223,13 +222,13 @@ class SampleEncoder(Encoder):
         return self._placed(field, values, image) if self._is_placed(field) else values
 
     def _is_placed(self, field: Field) -> bool:
-        """Return True for boxes, and for points that may be in px of the upright image; False without an image."""
+        """Return True for boxes, and for points that may be in px of the upright image. Without image, return False."""
         return bool(self._main) and (
             field.kind == "boxes" or field.name in self._source.companions or self._source.frame != "stored"
         )
 
     def _is_upright(self, field: Field, image: _Image) -> bool:
-        """Return True if a field is in px of the upright image. If this is unknown or not storable, raise BadInput."""
+        """Return True if a field describes the upright image. If this is unknown or not storable, raise BadInput."""
         if image.orientation == 1 or field.name in image.turned_alike:
             return False
         orientation = self._plan.options.labels_orientation
@@ -251,9 +250,9 @@ class SampleEncoder(Encoder):
         return move_values(field, values, image.frame.from_upright) if is_upright else values
 
     def _look_at_companion(self, field: Field, height: int, width: int, image: _Image) -> None:
-        """Add a note if the size of a further image of the sample does not fit the main image.
+        """Add a note if the size of another image of the sample does not fit the main image.
 
-        A sidecar with another orientation than the option labels_orientation raises BadInput.
+        A sidecar whose orientation contradicts the option labels_orientation raises BadInput.
         """
         is_upright = self._is_upright(field, image)
         if field.name == self._main or not image.height:
@@ -384,7 +383,7 @@ def _no_image() -> _Image:
 def stored_bytes(field: Field, codec: Codec, array: Any, *, lossy: bool, plan: Plan) -> bytes:
     """Return the encoded value of `array`, the decoded pixels of an image.
 
-    If the codec stores image files, or if a default codec would make a lossless image lossy, return `as_file`.
+    If the codec stores image files, or if a default codec would make a lossless image lossy, return `as_file(array)`.
     Otherwise, return the value that `codec` encodes.
 
     Args:

@@ -1,8 +1,8 @@
 """Cluster engine: builds each part as a task of a cluster.
 
 If a machine or a process fails, a new task builds the part again. If four tasks for one part fail, the engine raises
-an error with the part and the machines. A task that takes far longer than all other tasks counts as failed. A late task
-cannot damage the pack, because each task writes to a separate folder.
+an error with the part and the machines. A task that takes far longer than all other tasks counts as failed. If it ends
+later, it cannot damage the pack, because each task writes to a separate folder.
 
 In code, `attempt` is the unique name of a task. `build_remotely` runs on a machine of the cluster (a node). It builds
 one part and transfers the part with the `Delivery` of the publication.
@@ -139,7 +139,7 @@ def _check_seen(place: Workplace) -> None:
 
 @contextmanager
 def _scratch_folder(above: Path, attempt: str) -> Iterator[FolderHandle]:
-    """Return a `with` block that yields an empty folder in `above`. First empty the folders of killed tasks in it."""
+    """Return a `with` block that yields an empty folder in `above`. First empty those that killed tasks left."""
     with failing(above, "list the folder"):
         left = [above / name for name in os.listdir(above) if name.startswith(".packer-part-")]
     for path in left:
@@ -229,7 +229,7 @@ class ClusterEngine(base.Engine):
 
 
 class _Attempts:
-    """The tasks of one conversion. Submits a task for each part, and again if the task fails."""
+    """The tasks of one conversion. Submits a task for each part, and a new task if it fails."""
 
     def __init__(self, cluster: Cluster, run: ConversionRun, numbers: Iterator[int]) -> None:
         self._cluster = cluster
@@ -242,7 +242,7 @@ class _Attempts:
         self._lost: list[str] = []
 
     def build_all(self) -> None:
-        """Build all parts. Without any machine for 300 s, or after four failed tasks for a part, raise StorageError."""
+        """Build all parts. If no machine is there for 300 s, or four tasks for a part fail, raise StorageError."""
         slots, seen = 1, time.monotonic()
         while self._submit(2 * max(1, slots)):
             ended, slots = self._cluster.wait(list(self._running), 1.0)
