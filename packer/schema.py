@@ -95,7 +95,7 @@ class Field:
         shape: Shape of the decoded value. A None inside the tuple is a length that differs between samples. If
             `shape` itself is None, the encoded bytes contain the shape.
         classes: Class names of a number or mask: value 3 means `classes[3]`. For points, names along the second axis.
-        invalid: Value of a depth pixel without a measurement; None if there is no special value.
+        invalid: Value of a depth pixel without a measurement; None if no value is special.
         hidden: True if a Dataset returns the field only when the user requests it by name, False if it always does.
         max_pixels: Most pixels of one decoded image; None for `USUAL_PIXELS`.
         slot: Name of the field in records of another tool, such as `image` or `label`; None if the tool has no name.

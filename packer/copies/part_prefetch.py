@@ -113,7 +113,7 @@ class PartPrefetch:
                 self._pause(_AFTER_FAILURE_S)
 
     def _next(self) -> Callable[[], None] | None:
-        """Wait for the next part and return a function that downloads it. None if there is no room, or if closed."""
+        """Wait for the next part and return a function that downloads it. None without room, or if closed."""
         with self._reserving:
             with self._changed:
                 while not self._wanted and not self._stopped:

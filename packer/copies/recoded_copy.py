@@ -160,7 +160,7 @@ class _Making:
         return made.bytes_out
 
     def _check_unfinished(self) -> None:
-        """Remove the parts of an unfinished copy of another plan. If there is no unfinished copy, check the space."""
+        """Remove the parts of an unfinished copy of another plan. Without an unfinished copy, check the space."""
         copy = self._copy
         if not copy.partial.exists():
             self._check(0.0, _REFUSED)

@@ -54,7 +54,7 @@ LABEL = base.Slot(
 
 
 def in_slot_image(schema: Schema) -> tuple[str, ...]:
-    """Return the name of the field with the slot `image` in a tuple, or an empty tuple if there is no such field."""
+    """Return the name of the field with the slot `image` in a tuple, or an empty tuple if no field has it."""
     return tuple(field.name for field in schema if field.slot == "image")
 
 

@@ -30,7 +30,7 @@ class TransferPass(BatchSource):
             batches: The batches on the host.
             depth: Number of batches to copy ahead.
             stop: A function that ends `batches`. The method `stop` calls it first, so that the thread does not wait for
-                `batches`. None: there is no such function.
+                `batches`. None: no function.
         """
         super().__init__()
         transfer.begin()
